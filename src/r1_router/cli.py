@@ -1,0 +1,167 @@
+"""`r1-router <command>`: reads flags and hands over to `r1_router.commands`; heavy packages load only when used."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from r1_router.config import DEFAULT_CONFIG
+from r1_router.errors import R1RouterError
+
+
+class _ErrorsAsLines(TyperGroup):
+    """An error raised on purpose is one red line and exit code 1, not a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except R1RouterError as error:
+            from rich.text import Text
+
+            from r1_router.console import errors
+
+            errors.print(Text(f"error: {error}", "red"), soft_wrap=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_ErrorsAsLines,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Stepwise question answering routed over text, image and table knowledge bases.",
+)
+train_app = typer.Typer(no_args_is_help=True, help="Train the router.")
+app.add_typer(train_app, name="train")
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")]
+BenchmarkOption = Annotated[str, typer.Option("--benchmark", help="A benchmark named in the config.")]
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    image: Annotated[Path | None, typer.Option(help="A picture the question is about.")] = None,
+    method: Annotated[str, typer.Option(help="How to answer it.")] = "r1-router",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Answer one question, printing the steps as they come."""
+    import asyncio
+
+    from r1_router.config import load_config
+    from r1_router.console import StepPrinter, errors
+    from r1_router.deployment import Deployment
+    from r1_router.errors import DataError
+    from r1_router.types import Question
+
+    if image is not None and not image.is_file():
+        raise DataError(f"--image: no file {image}.")
+    deployment = Deployment(load_config(config))
+    with errors.status("loading the model and the knowledge bases"):
+        llm, retrievers = deployment.llm(method), deployment.knowledge_bases()
+    asked = Question("ask", question, image=str(image) if image else None)
+
+    async def answer() -> None:
+        await deployment.method(method, StepPrinter())(asked, llm, retrievers)
+
+    asyncio.run(answer())
+
+
+@app.command()
+def run(
+    benchmark: BenchmarkOption = "factbook",
+    method: Annotated[str, typer.Option(help="A method, or a variant named in the config.")] = "r1-router",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling; the config's by default.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace results that other settings made.")] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Answer a benchmark's questions, resuming what an earlier run left; failed questions are tried again."""
+    from dataclasses import replace
+
+    from r1_router.commands import evaluate
+    from r1_router.config import load_config
+    from r1_router.console import console, summary_table
+    from r1_router.deployment import Deployment
+
+    loaded = load_config(config)
+    if seed is not None:
+        loaded = replace(loaded, sampling=replace(loaded.sampling, seed=seed))
+    deployment = Deployment(loaded)
+    evaluation = evaluate(deployment, benchmark, method, deployment.questions(benchmark, limit), fresh=fresh)
+    console.print(summary_table([evaluation.summary]))
+    console.print(f"{evaluation.summary['n']} results in {evaluation.path}", soft_wrap=True)
+    if evaluation.interrupted:
+        console.print("Stopped. The same command goes on from here.")
+        raise typer.Exit(130)
+
+
+@app.command()
+def build(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Build the knowledge bases that are not there yet."""
+    from r1_router.commands import build_knowledge_bases
+    from r1_router.config import load_config
+    from r1_router.console import console
+    from r1_router.deployment import Deployment
+
+    for name, rows in build_knowledge_bases(Deployment(load_config(config))).items():
+        console.print(f"{name}: {rows} passages")
+
+
+@app.command()
+def demo(
+    questions: Annotated[int, typer.Option(min=1, help="How many test questions.")] = 60,
+    method: Annotated[list[str] | None, typer.Option(help="Repeatable; the config's `demo` list by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Which questions are drawn, and the seed of sampling.")] = 0,
+    benchmark: BenchmarkOption = "factbook",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """The whole job: small models, knowledge bases, every method on some questions, a table and a trace."""
+    from r1_router import commands
+    from r1_router.config import load_config
+
+    loaded = load_config(config)
+    evaluations = commands.demo(loaded, benchmark, method or loaded.demo or ["r1-router"], questions, seed)
+    if evaluations[-1].interrupted:
+        raise typer.Exit(130)
+
+
+@app.command(name="eval")
+def eval_(
+    results: Annotated[Path, typer.Argument(help="A results file (.jsonl) of this project or of the reference.")],
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Score a results file, with 95% bootstrap intervals."""
+    from r1_router.commands import scores_of
+    from r1_router.config import load_config
+    from r1_router.console import console
+
+    for name, figure in scores_of(load_config(config), results, seed):
+        console.print(f"{name:10} {figure}")
+
+
+@app.command()
+def models(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Fetch the small embedded models that are not there yet."""
+    from r1_router.commands import fetch_models
+    from r1_router.config import load_config
+    from r1_router.console import console
+
+    for name, folder in fetch_models(load_config(config)).items():
+        console.print(f"{name}: {folder}", soft_wrap=True)
+
+
+@train_app.command()
+def sft(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Tune the adapter on gold steps; a run that was cut short goes on."""
+    from r1_router.commands import train_sft
+    from r1_router.config import load_config
+    from r1_router.console import console
+
+    card = train_sft(load_config(config), "r1-router " + " ".join(sys.argv[1:]))
+    console.print_json(data=card)

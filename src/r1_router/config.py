@@ -1,0 +1,146 @@
+"""What a YAML file may say: one dataclass a section. `r1_router.deployment` makes engines and knowledge bases of it.
+
+Paths are relative to the project's root: the folder above `configs/`, or the config's own folder elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from r1_router.errors import ConfigError
+from r1_router.methods import canonical_name
+from r1_router.prompts import prompt_set_names
+from r1_router.schema import read_dataclass
+from r1_router.types import MAX_STEPS, Sampling
+
+DEFAULT_CONFIG = Path("configs/factbook.yaml")
+ENGINES = ("transformers", "openai")
+ENCODERS = ("sentence", "fused")
+
+
+@dataclass(frozen=True, slots=True)
+class LLMConfig:
+    """The language model; `name` stands in result paths, `model` is a folder or a hub or server name."""
+
+    name: str
+    model: str
+    engine: str = "transformers"
+    adapter: Path | None = None
+    dtype: str = "float32"
+    batch: int = 32
+    threads: int | None = None
+    context: int | None = None
+    base_url: str = ""
+    api_key_env: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """`kind` sentence: a sentence-transformers model; fused: its vectors beside those of the image model's folder."""
+
+    kind: str
+    model: str
+    max_tokens: int = 256
+    image_model: Path | None = None
+    image_weight: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """One knowledge base: what the model knows it by, what it is built from, where it is kept, how it is searched."""
+
+    name: str
+    tag: str
+    purpose: str
+    passages: Path
+    folder: Path
+    encoder: str
+    lexical_weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VariantConfig:
+    """A method under a name of its own, with another adapter (null: none) or prompt set than the config's."""
+
+    method: str
+    prompts: str
+    adapter: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One deployment."""
+
+    root: Path
+    llm: LLMConfig
+    encoders: dict[str, EncoderConfig]
+    sources: tuple[SourceConfig, ...]
+    benchmarks: dict[str, Path]
+    prompts: str = "trained"
+    sampling: Sampling = field(default_factory=Sampling)
+    retrieved: int = 10
+    shown: int = 5
+    max_steps: int = MAX_STEPS
+    concurrency: int = 64
+    models_dir: Path = Path("models")
+    results_dir: Path = Path("results")
+    variants: dict[str, VariantConfig] = field(default_factory=dict)
+    demo: tuple[str, ...] = ()
+    sft: dict[str, Any] = field(default_factory=dict)
+
+    def variant(self, name: str) -> VariantConfig:
+        """The variant of that name, or the plain method with the config's own adapter and prompts."""
+        if name in self.variants:
+            return self.variants[name]
+        try:
+            return VariantConfig(canonical_name(name), self.prompts, self.llm.adapter)
+        except ConfigError as error:
+            extra = f" The config adds {', '.join(self.variants)}." if self.variants else ""
+            raise ConfigError(f"{error}{extra}") from None
+
+
+def load_config(path: Path) -> Config:
+    """Read and check a config; raises ConfigError naming the key and, for a misspelt one, the key that is near."""
+    import yaml
+
+    if not path.is_file():
+        raise ConfigError(f"--config: no file {path}; run in the project's folder, or give the path of a config.")
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    folder = path.resolve().parent
+    root = folder.parent if folder.name == "configs" else folder
+    if isinstance(value, dict):
+        value = {"models_dir": "models", "results_dir": "results", **value, "root": "."}
+    config = read_dataclass(Config, value, path.name, root)
+    _check(config, path.name)
+    return config
+
+
+def _check(config: Config, where: str) -> None:
+    """What types cannot say: names that must be known, and keys that only make sense together."""
+    _require_known(f"{where}.prompts", config.prompts, prompt_set_names())
+    _require_known(f"{where}.llm.engine", config.llm.engine, ENGINES)
+    if config.llm.engine == "openai" and not config.llm.base_url:
+        raise ConfigError(f"{where}.llm.base_url: the openai engine needs a URL such as http://host:8000/v1.")
+    for name, encoder in config.encoders.items():
+        _require_known(f"{where}.encoders.{name}.kind", encoder.kind, ENCODERS)
+        if encoder.kind == "fused" and encoder.image_model is None:
+            raise ConfigError(f"{where}.encoders.{name}.image_model: a fused encoder needs an image model's folder.")
+    for source in config.sources:
+        _require_known(f"{where}.sources.{source.name}.encoder", source.encoder, config.encoders)
+    for name, variant in config.variants.items():
+        _require_known(f"{where}.variants.{name}.prompts", variant.prompts, prompt_set_names())
+        canonical_name(variant.method)
+    for name in config.demo:
+        config.variant(name)
+    if len({source.tag for source in config.sources}) < len(config.sources):
+        raise ConfigError(f"{where}.sources: two sources have the same tag; passages could not be told apart.")
+
+
+def _require_known(where: str, name: str, known: Any) -> None:
+    if name not in known:
+        raise ConfigError(f"{where}: {name!r} is not known; there are {', '.join(known)}.")

@@ -1,0 +1,131 @@
+"""What a person sees in a terminal: steps as they come, progress bars, tables of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from r1_router.methods import Event
+from r1_router.run import Progress as RunProgress
+from r1_router.summary import Summary
+from r1_router.types import Answer, Step, Trajectory
+
+PASSAGES_PRINTED = 3
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+class StepPrinter:
+    """Prints a trajectory's events in colour, each as it comes about."""
+
+    def __init__(self, shown: int = PASSAGES_PRINTED) -> None:
+        self._shown = shown
+        self._number = 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Answer):
+            console.print(Text("Answer  ", "bold"), Text(event.text, "bold green"), sep="")
+        elif event.answer is not None:
+            console.print(Text("   = ", "dim"), Text(event.answer.text, "green"), sep="")
+        elif event.passages:
+            self._print_passages(event)
+        else:
+            self._print_plan(event)
+
+    def _print_plan(self, step: Step) -> None:
+        self._number += 1
+        if step.plan.thought:
+            console.print(Text(f"{self._number}  {step.plan.thought}", "dim italic"))
+        if step.plan.stops:
+            console.print(Text("   nothing more to ask", "yellow"))
+            return
+        names = ", ".join(source.name for source in step.plan.sources)
+        console.print(Text("   ? ", "dim"), Text(step.plan.query, "cyan"), Text(f"  ->  {names}", "magenta"), sep="")
+
+    def _print_passages(self, step: Step) -> None:
+        for number, passage in enumerate(step.passages[: self._shown]):
+            line = Text(f"     {passage.source.tag}-{number} {passage.score:.2f}  {passage.text}", "dim", no_wrap=True)
+            line.truncate(console.width - 1, overflow="ellipsis")
+            console.print(line)
+
+
+def print_trajectory(trajectory: Trajectory) -> None:
+    """One finished trajectory, as `ask` would have shown it."""
+    printer = StepPrinter()
+    console.print(Text("Question  ", "bold"), Text(trajectory.question.text), sep="")
+    for step in trajectory.steps:
+        printer(replace(step, passages=(), answer=None))
+        if step.passages:
+            printer(replace(step, answer=None))
+        if step.answer is not None:
+            printer(step)
+    if trajectory.answer is not None:
+        printer(trajectory.answer)
+    console.print(Text(f"Gold    {_golds(trajectory)}", "dim"))
+
+
+def summary_table(summaries: Sequence[Summary]) -> Table:
+    """One row a method."""
+    table = Table(title=f"{summaries[0]['benchmark']}, {summaries[0]['n']} questions" if summaries else None)
+    table.add_column("method")
+    for title in ("F1-Recall", "token F1", "routing", "hit@5", "s/question"):
+        table.add_column(title, justify="right")
+    for summary in summaries:
+        hits = "  ".join(f"{name.split()[-2]} {rate:.2f}" for name, rate in summary["hit_at_5"].items())
+        figures = (_figure(summary[key]) for key in ("f1_recall", "token_f1", "routing_accuracy"))
+        table.add_row(summary["method"], *figures, hits or "-", _figure(summary["seconds_per_question"]))
+    return table
+
+
+@contextmanager
+def run_bar(title: str) -> Iterator[Callable[[RunProgress], None]]:
+    """A bar for one method's run; call it with the run's progress."""
+    rate = TextColumn("{task.fields[rate]:.2f} q/s  {task.fields[errors]} errors")
+    with _bar(rate) as bar:
+        task = bar.add_task(title, total=None, rate=0.0, errors=0)
+
+        def show(progress: RunProgress) -> None:
+            bar.update(task, total=progress.total, completed=progress.done, rate=progress.rate, errors=progress.errors)
+
+        yield show
+
+
+@contextmanager
+def step_bars() -> Iterator[Callable[[str, float, float], None]]:
+    """Bars made as they are needed; call with a name, what is done and what there is."""
+    with _bar() as bar:
+        tasks = {}
+
+        def show(name: str, done: float, total: float) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield show
+
+
+def _bar(*more: TextColumn) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *more,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _golds(trajectory: Trajectory) -> str:
+    answers = trajectory.question.answers
+    return " | ".join(map(str, answers)) if isinstance(answers, list | tuple) else str(answers)

@@ -1,0 +1,186 @@
+"""The one place where a config becomes concrete: engines, encoders, knowledge bases, methods, questions."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r1_router import jsonl
+from r1_router.config import Config, EncoderConfig, SourceConfig
+from r1_router.errors import ConfigError, DataError
+from r1_router.methods import OnEvent, Settings, make_method
+from r1_router.prompts import load_prompts
+from r1_router.records import question_from_json
+from r1_router.types import LLM, Method, Question, Retriever, Source
+
+if TYPE_CHECKING:
+    from r1_router.retrieval.vectors import PassageEncoder
+
+OnBuild = Callable[[str, int, int], None]
+"""Called with a source's name, the passages encoded and their number."""
+
+
+class Deployment:
+    """A config's engines and knowledge bases, each loaded when first asked for and then kept."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._llms: dict[Path | None, LLM] = {}
+        self._encoders: dict[str, PassageEncoder] = {}
+        self._knowledge_bases: dict[Source, Retriever] = {}
+
+    def method(self, name: str, on_event: OnEvent | None = None) -> Method:
+        """The method or variant `name`, working as the config says."""
+        config, variant = self.config, self.config.variant(name)
+        settings = Settings(
+            prompts=load_prompts(variant.prompts),
+            sampling=config.sampling,
+            retrieved=config.retrieved,
+            shown=config.shown,
+            max_steps=config.max_steps,
+            on_event=on_event,
+        )
+        return make_method(variant.method, settings)
+
+    def llm(self, name: str) -> LLM:
+        """The language model with the adapter that the method or variant `name` uses."""
+        adapter = self.config.variant(name).adapter
+        if adapter not in self._llms:
+            adapter_digest(adapter)  # a missing one is found before a model is loaded
+            self._llms[adapter] = self._load_llm(adapter)
+        return self._llms[adapter]
+
+    def knowledge_bases(self) -> dict[Source, Retriever]:
+        """Every source's knowledge base, loaded; raises KnowledgeBaseError for one that is not built."""
+        from r1_router.retrieval.knowledge_base import load
+
+        if not self._knowledge_bases:
+            for section in self.config.sources:
+                self._knowledge_bases[source_of(section)] = load(
+                    section.folder,
+                    source_of(section),
+                    self._encoder(section.encoder),
+                    lexical_weight=section.lexical_weight,
+                )
+        return self._knowledge_bases
+
+    def build(self, on_build: OnBuild = lambda name, done, total: None) -> dict[str, int]:
+        """Build the knowledge bases that are not there yet; gives the number of passages in each."""
+        from r1_router.retrieval.build import build
+
+        rows = {}
+        for section in self.config.sources:
+
+            def progress(done: int, total: int, name: str = section.name) -> None:
+                on_build(name, done, total)
+
+            built = build(
+                section.passages, section.folder, source_of(section), self._encoder(section.encoder), progress=progress
+            )
+            rows[section.name] = built.rows
+            on_build(section.name, built.rows, built.rows)
+        return rows
+
+    def questions(self, benchmark: str, limit: int | None = None, sample_seed: int | None = None) -> list[Question]:
+        """The benchmark's first `limit` questions, or that many drawn by a seed; image paths are made findable."""
+        if benchmark not in self.config.benchmarks:
+            known = ", ".join(self.config.benchmarks)
+            raise ConfigError(f"--benchmark: none is named {benchmark!r} in the config; there are {known}.")
+        path = self.config.benchmarks[benchmark]
+        if not path.is_file():
+            raise DataError(f"benchmark {benchmark}: no file {path}.")
+        rows = [question_from_json(row) for row in jsonl.read(path)]
+        if sample_seed is not None and limit is not None and limit < len(rows):
+            chosen = sorted(random.Random(sample_seed).sample(range(len(rows)), limit))
+            rows = [rows[index] for index in chosen]
+        return [
+            replace(row, benchmark=benchmark, image=row.image and _image(path.parent, row.image))
+            for row in rows[:limit]
+        ]
+
+    def fingerprint(self, name: str) -> dict[str, Any]:
+        """What the answers of a method depend on, as plain values: results made by others are not resumed."""
+        config, variant = self.config, self.config.variant(name)
+        prompts = load_prompts(variant.prompts)
+        return {
+            "engine": [config.llm.engine, config.llm.base_url, config.llm.dtype],
+            "model": config.llm.model,
+            "adapter": adapter_digest(variant.adapter),
+            "prompts": hashlib.sha256(repr(prompts).encode()).hexdigest()[:16],
+            "sampling": asdict(config.sampling),
+            "loop": [config.retrieved, config.shown, config.max_steps],
+            "sources": {section.name: _source_digest(section) for section in config.sources},
+        }
+
+    def _load_llm(self, adapter: Path | None) -> LLM:
+        section = self.config.llm
+        if section.engine == "openai":
+            from r1_router.llm.openai import OpenAILLM
+
+            return OpenAILLM(section.base_url, section.model, api_key_env=section.api_key_env)
+        from r1_router.llm.transformers import TransformersLLM
+
+        return TransformersLLM(
+            self._model(section.model),
+            adapter=adapter,
+            dtype=section.dtype,
+            batch=section.batch,
+            threads=section.threads,
+            context=section.context,
+        )
+
+    def _encoder(self, name: str) -> PassageEncoder:
+        if name not in self._encoders:
+            self._encoders[name] = self._load_encoder(self.config.encoders[name])
+        return self._encoders[name]
+
+    def _load_encoder(self, section: EncoderConfig) -> PassageEncoder:
+        from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
+        from r1_router.retrieval.images import EfficientNetEncoder
+
+        text = SentenceEncoder(self._model(section.model), max_tokens=section.max_tokens)
+        if section.image_model is None:
+            return text
+        return FusedEncoder(EfficientNetEncoder(section.image_model), text, image_weight=section.image_weight)
+
+    def _model(self, name: str) -> str:
+        """A folder under the root where there is one, else a hub name."""
+        folder = self.config.root / name
+        return str(folder) if folder.is_dir() else name
+
+
+def source_of(section: SourceConfig) -> Source:
+    """The source as the model sees it."""
+    return Source(section.name, section.tag, section.purpose)
+
+
+def adapter_digest(adapter: Path | None) -> str | None:
+    """16 hex digits of an adapter's weights; None for none. Raises ConfigError where the folder holds no adapter."""
+    if adapter is None:
+        return None
+    weights = adapter / "adapter_model.safetensors"
+    if not weights.is_file():
+        raise ConfigError(f"adapter: no {weights.name} in {adapter}; `r1-router train sft` makes one.")
+    with open(weights, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _source_digest(section: SourceConfig) -> list[Any]:
+    from r1_router.retrieval.manifest import read_manifest
+
+    inputs = read_manifest(section.folder).inputs
+    made = hashlib.sha256(repr(sorted(asdict(inputs).items())).encode()).hexdigest()[:16]
+    return [section.purpose, section.lexical_weight, made]
+
+
+def _image(folder: Path, image: str) -> str:
+    """The image's path, checked to stay inside the benchmark's folder; relative to where the command runs, if below."""
+    path = (folder / image).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise DataError(f"the image {image!r} of a question lies outside {folder}.")
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

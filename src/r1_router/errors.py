@@ -1,0 +1,40 @@
+"""Every error this package raises on purpose, in one tree.
+
+    R1RouterError
+    ├── ConfigError          a config file or flag that cannot be used
+    ├── MissingDependency    an optional package that is not installed
+    ├── DataError            a record or file that breaks its format
+    ├── KnowledgeBaseError   a knowledge-base folder that cannot be served
+    ├── DownloadError        a fetch that failed, or bytes that are not the pinned ones
+    └── EngineError          a language model that failed to reply
+
+Each message says what was wrong, what was found, and the command or flag that mends it.
+"""
+
+
+class R1RouterError(Exception):
+    """The root: catch it to catch everything this package raises on purpose."""
+
+
+class ConfigError(R1RouterError):
+    """A config file or flag that cannot be used."""
+
+
+class MissingDependency(R1RouterError):
+    """An optional package that is not installed; the message holds the pip command."""
+
+
+class DataError(R1RouterError):
+    """A record or file that breaks its format; the message names file and line."""
+
+
+class KnowledgeBaseError(R1RouterError):
+    """A knowledge-base folder that is missing, half-written or made by other settings."""
+
+
+class DownloadError(R1RouterError):
+    """A fetch that failed, or bytes whose checksum is not the pinned one."""
+
+
+class EngineError(R1RouterError):
+    """A language model that failed to reply."""

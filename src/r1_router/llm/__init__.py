@@ -1,0 +1,1 @@
+"""Language models behind one protocol (`r1_router.types.LLM`); each engine is its own module, loaded when asked for."""

@@ -1,0 +1,118 @@
+"""A language model behind an OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a hosted one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from r1_router.errors import ConfigError, EngineError
+from r1_router.types import Message, Reply, Sampling
+
+TRIES = 6
+FIRST_WAIT = 0.5
+"""Seconds before the second try; each later wait is twice the one before, with up to as much again by chance."""
+_WORTH_RETRYING = {408, 409, 425, 429, 500, 502, 503, 504}
+
+
+class OpenAILLM:
+    """Chats with one server; requests go out as they are awaited, for such a server batches by itself.
+
+    `base_url` ends before `/chat/completions`; `api_key_env` names the environment variable that holds the key, so
+    that no key stands in a config. Images are sent as data URLs. Raises EngineError once the tries are used up.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key_env: str | None = None,
+        timeout: float = 300.0,
+        first_wait: float = FIRST_WAIT,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
+        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._model = model
+        self._first_wait = first_wait
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=httpx.Limits(max_connections=None))
+
+    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
+        body = {
+            "model": self._model,
+            "messages": [_wire_message(message) for message in messages],
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            "seed": sampling.seed,
+        }
+        if sampling.temperature > 0:
+            body["top_k"] = sampling.top_k
+        problem = ""
+        for attempt in range(TRIES):
+            if attempt:
+                await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * (1 + random.random()))
+            outcome = await self._post(body)
+            if isinstance(outcome, Reply):
+                return outcome
+            problem = outcome
+        raise EngineError(f"{self._url}: no reply after {TRIES} tries; last: {problem}. Is the server up?")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _post(self, body: dict[str, Any]) -> Reply | str:
+        """One try: a reply, or what went wrong that another try may mend. Raises EngineError where none will."""
+        try:
+            response = await self._client.post(self._url, json=body)
+        except httpx.TransportError as error:
+            return f"{type(error).__name__}: {error}"
+        if response.status_code in _WORTH_RETRYING:
+            return f"HTTP {response.status_code}: {response.text[:200]}"
+        if response.is_error:
+            raise EngineError(f"{self._url}: HTTP {response.status_code}: {response.text[:500]}")
+        return _read_reply(response)
+
+
+def _read_reply(response: httpx.Response) -> Reply | str:
+    try:
+        data = response.json()
+        text = data["choices"][0]["message"]["content"] or ""
+        usage = data.get("usage") or {}
+        return Reply(text, usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return f"not a chat completion: {response.text[:200]}"
+
+
+def _key(name: str) -> str:
+    key = os.environ.get(name)
+    if not key:
+        raise ConfigError(f"llm.api_key_env: the environment variable {name} is not set; export {name}=<your key>.")
+    return key
+
+
+def _wire_message(message: Message) -> Message:
+    """The message with each image part turned into a data URL."""
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    return {"role": message["role"], "content": [_wire_part(part) for part in content]}
+
+
+def _wire_part(part: dict[str, str]) -> dict[str, Any]:
+    if part["type"] != "image":
+        return part
+    path = Path(part["image"])
+    kind = mimetypes.guess_type(path.name)[0] or "image/png"
+    try:
+        data = base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise EngineError(f"the question's image cannot be read: {error}") from error
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}

@@ -1,0 +1,185 @@
+"""What methods are built of: plan, gather, answer, conclude; each one coroutine over one question's `Work`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from r1_router.prompts import (
+    PromptSet,
+    answer_messages,
+    final_messages,
+    route_messages,
+    with_reminder,
+    without_system,
+)
+from r1_router.replies import BadReply, parse_answer, parse_plan
+from r1_router.types import (
+    IMAGE,
+    LLM,
+    MAX_STEPS,
+    NONE,
+    Answer,
+    Message,
+    Passage,
+    Plan,
+    Query,
+    Question,
+    Retriever,
+    Sampling,
+    Source,
+    Step,
+    Trajectory,
+    Usage,
+)
+
+PLAN_TRIES = 5
+REMIND_AFTER = 3
+ANSWER_TRIES = 3
+RETRY_TEMPERATURE = 0.7
+"""Least temperature of a second try: a greedy model would write the same malformed reply again."""
+GIVEN_UP = Plan(NONE, NONE)
+"""The plan after five malformed replies: nothing more is asked."""
+
+Event = Step | Answer
+OnEvent = Callable[[Event], None]
+"""Told of each step three times as it grows (planned, searched, answered), then of the final answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a method works, whatever the question.
+
+    `retrieved` passages of each source asked are kept in the trajectory, the first `shown` of them
+    stand in the prompt.
+    """
+
+    prompts: PromptSet
+    sampling: Sampling = field(default_factory=Sampling)
+    retrieved: int = 10
+    shown: int = 5
+    max_steps: int = MAX_STEPS
+    on_event: OnEvent | None = None
+
+
+class Work:
+    """One question being worked on: the model and the retrievers at hand, and the count of what is used."""
+
+    def __init__(
+        self, question: Question, llm: LLM, retrievers: Mapping[Source, Retriever], settings: Settings
+    ) -> None:
+        self.question = question
+        self.retrievers = retrievers
+        self.settings = settings
+        self.usage = Usage()
+        self._llm = llm
+        self._started = time.perf_counter()
+
+    async def chat(self, messages: Sequence[Message], attempt: int) -> str:
+        """One reply; each call has a seed of its own, the same in every run whatever else is in flight."""
+        sampling = self.settings.sampling
+        seed = zlib.crc32(f"{sampling.seed} {self.question.id} {self.usage.calls}".encode())
+        temperature = max(sampling.temperature, RETRY_TEMPERATURE) if attempt else sampling.temperature
+        self._count(calls=1)
+        reply = await self._llm.chat(messages, sampling=replace(sampling, seed=seed, temperature=temperature))
+        self._count(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+        return reply.text
+
+    async def search(self, source: Source, query: Query) -> list[Passage]:
+        """The passages of one source, best first."""
+        self._count(retrievals=1)
+        return await self.retrievers[source].search(query, self.settings.retrieved)
+
+    def note_malformed(self) -> None:
+        """Count one reply that broke the grammar."""
+        self._count(malformed=1)
+
+    def tell(self, event: Event) -> None:
+        """Show what has just come about to whoever watches."""
+        if self.settings.on_event is not None:
+            self.settings.on_event(event)
+
+    def finish(self, steps: Sequence[Step], answer: Answer) -> Trajectory:
+        """The trajectory, with what it cost."""
+        self.tell(answer)
+        usage = replace(self.usage, seconds=round(time.perf_counter() - self._started, 4))
+        return Trajectory(self.question, tuple(steps), answer, usage)
+
+    def _count(self, **more: int) -> None:
+        self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in more.items()})
+
+
+async def plan(work: Work, steps: Sequence[Step]) -> Plan:
+    """The next sub-question and its source; after five malformed replies, the plan that stops.
+
+    As the reference intends: the reminder follows the third malformed reply and stays to the last try.
+    """
+    sources = tuple(work.retrievers)
+    messages = route_messages(work.settings.prompts, work.question, history(steps), sources)
+    for attempt in range(PLAN_TRIES):
+        reply = await work.chat(messages, attempt)
+        parsed = parse_plan(reply, sources)
+        if not isinstance(parsed, BadReply):
+            return parsed
+        work.note_malformed()
+        if attempt + 1 == REMIND_AFTER:
+            messages = with_reminder(work.settings.prompts, messages, reply, sources)
+    return GIVEN_UP
+
+
+async def gather(work: Work, plan: Plan) -> tuple[Passage, ...]:
+    """Ask the plan's sources at once; passages come in blocks, in the order the sources are configured.
+
+    The question's image goes to the image source only: the others hold no pictures.
+    """
+    text = plan.query.lower().strip()
+    asked = [source for source in work.retrievers if source in plan.sources]
+    queries = [Query(text, work.question.image if source.tag == IMAGE.tag else None) for source in asked]
+    found = await asyncio.gather(*map(work.search, asked, queries))
+    return tuple(passage for block in found for passage in block)
+
+
+async def answer(work: Work, plan: Plan, passages: Sequence[Passage]) -> Answer:
+    """Answer the plan's sub-question from the passages shown."""
+    query = Query(plan.query, work.question.image)
+    return await read_answer(work, answer_messages(work.settings.prompts, query, shown(work, passages)))
+
+
+async def conclude(work: Work, steps: Sequence[Step]) -> Answer:
+    """The final answer from all steps before.
+
+    The reference forgets every step once a plan says none; that defect is not kept.
+    """
+    return await read_answer(work, final_messages(work.settings.prompts, work.question, history(steps)))
+
+
+async def read_answer(work: Work, messages: Sequence[Message], tries: int = ANSWER_TRIES) -> Answer:
+    """Ask till the reply has the answer's form; the last reply is taken whole, in lower case, as the reference does.
+
+    Also as there, the third try goes without the system text.
+    """
+    reply = ""
+    for attempt in range(tries):
+        last_resort = attempt + 1 == ANSWER_TRIES
+        reply = await work.chat(without_system(messages) if last_resort else messages, attempt)
+        parsed = parse_answer(reply)
+        if not isinstance(parsed, BadReply):
+            return parsed
+        work.note_malformed()
+    return Answer("", reply.lower().strip())
+
+
+def history(steps: Sequence[Step]) -> list[tuple[str, str]]:
+    """The sub-questions asked and their answers; a step that stopped asked nothing."""
+    return [(step.plan.query, step.answer.text if step.answer else "") for step in steps if not step.plan.stops]
+
+
+def shown(work: Work, passages: Sequence[Passage]) -> list[Passage]:
+    """The first passages of each source, those that go into the prompt."""
+    blocks: dict[Source, list[Passage]] = {}
+    for passage in passages:
+        blocks.setdefault(passage.source, []).append(passage)
+    return [passage for block in blocks.values() for passage in block[: work.settings.shown]]

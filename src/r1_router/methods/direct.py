@@ -1,0 +1,19 @@
+"""Direct answering: the question alone, one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from r1_router.methods.blocks import Settings, Work, read_answer
+from r1_router.prompts import direct_messages
+from r1_router.types import LLM, Method, Question, Retriever, Source, Trajectory
+
+
+def direct(settings: Settings) -> Method:
+    """Ask once; a reply without tags is the answer as it stands, for none are asked for."""
+
+    async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
+        work = Work(question, llm, retrievers, settings)
+        return work.finish((), await read_answer(work, direct_messages(settings.prompts, question), tries=1))
+
+    return run

@@ -1,0 +1,27 @@
+"""Retrieve once, then answer (Lewis et al., arXiv 2005.11401), from one knowledge base or from all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from r1_router.methods.blocks import Settings, Work, gather, read_answer, shown
+from r1_router.prompts import rag_messages
+from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Step, Trajectory
+
+
+def rag(settings: Settings, tag: str | None = None) -> Method:
+    """Search with the question itself; `tag` names the one source to ask, None asks all.
+
+    What was retrieved stands in the trajectory as one step without an answer of its own.
+    """
+
+    async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
+        work = Work(question, llm, retrievers, settings)
+        step = Step(Plan("", question.text, tuple(source for source in retrievers if tag in (None, source.tag))))
+        step = replace(step, passages=await gather(work, step.plan))
+        work.tell(step)
+        messages = rag_messages(settings.prompts, question, shown(work, step.passages))
+        return work.finish([step], await read_answer(work, messages))
+
+    return run

@@ -1,0 +1,39 @@
+"""Every method by the name it has on the command line and in result files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from r1_router.errors import ConfigError
+from r1_router.methods.blocks import Settings
+from r1_router.methods.cot import cot
+from r1_router.methods.direct import direct
+from r1_router.methods.rag import rag
+from r1_router.methods.router import routed
+from r1_router.types import IMAGE, TABLE, TEXT, Method
+
+METHODS: dict[str, Callable[[Settings], Method]] = {
+    "r1-router": routed,
+    "direct": direct,
+    "cot": cot,
+    "rag-text": partial(rag, tag=TEXT.tag),
+    "rag-image": partial(rag, tag=IMAGE.tag),
+    "rag-table": partial(rag, tag=TABLE.tag),
+    "rag-all": rag,
+}
+ALIASES = {"rag": "rag-all"}
+
+
+def make_method(name: str, settings: Settings) -> Method:
+    """The method `name`, working as `settings` say; raises ConfigError naming the methods there are."""
+    name = canonical_name(name)
+    return METHODS[name](settings)
+
+
+def canonical_name(name: str) -> str:
+    """The one name a method has in result files."""
+    name = ALIASES.get(name, name)
+    if name not in METHODS:
+        raise ConfigError(f"--method: no method is named {name!r}; there are {', '.join(METHODS)}.")
+    return name

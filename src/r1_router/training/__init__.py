@@ -1,0 +1,1 @@
+"""Training: step rows to a LoRA adapter."""

@@ -1,0 +1,90 @@
+"""The model to be tuned: frozen weights from disk, LoRA matrices on top, and the loss of a batch."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from r1_router.errors import ConfigError
+from r1_router.llm.transformers import fast_bfloat16
+from r1_router.training.attention import GROUPED
+from r1_router.training.checkpoint import replace
+from r1_router.training.data import Batch
+from r1_router.training.merged_lora import merge_in_forward
+
+if TYPE_CHECKING:
+    from r1_router.training.sft import SftConfig
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder; raises ConfigError for one that cannot frame a chat."""
+    if not (folder / "config.json").exists():
+        raise ConfigError(f"{folder} holds no model (no config.json there); fetch one with `r1-router fetch`")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.chat_template is None or tokenizer.eos_token is None:
+        raise ConfigError(f"the tokenizer in {folder} lacks a chat template or an end-of-turn token")
+    return tokenizer
+
+
+def load_model(config: SftConfig) -> PeftModel:
+    """Frozen weights in `config.dtype`, with float32 LoRA matrices on every linear layer but the head."""
+    keep_freed_memory()
+    torch.manual_seed(config.seed)
+    dtype = resolve_dtype(config.dtype)
+    base = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype, attn_implementation=GROUPED)
+    base.config.use_cache = False
+    lora = LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(base, lora)
+    merge_in_forward(model)
+    if config.compile:
+        for layer in base.base_model.layers:  # each by itself: the code is the same, so it is compiled once
+            layer.compile(dynamic=True)
+    return model
+
+
+def resolve_dtype(name: str) -> torch.dtype:
+    """`float32`, `bfloat16`, or `auto`: bfloat16 where the CPU multiplies it natively, since elsewhere it is slower."""
+    if name == "auto":
+        return torch.bfloat16 if fast_bfloat16() else torch.float32
+    if name not in DTYPES:
+        raise ConfigError(f"dtype is {name!r}; use one of {', '.join(DTYPES)}, auto")
+    return DTYPES[name]
+
+
+def completion_loss(model: PeftModel, batch: Batch) -> Tensor:
+    """Mean cross-entropy of the completion tokens; only their hidden states go through the head."""
+    causal = model.get_base_model()
+    hidden = causal.base_model(input_ids=batch.ids).last_hidden_state
+    logits = causal.get_output_embeddings()(hidden[batch.rows, batch.columns])
+    return cross_entropy(logits.float(), batch.targets)
+
+
+def save_adapter(model: PeftModel, folder: Path) -> None:
+    """Write peft's two files: matrices in float16, no path of this machine, the same bytes for the same values."""
+    partial = folder / "adapter_model.partial"
+    tensors = {key: value.half().contiguous() for key, value in get_peft_model_state_dict(model).items()}
+    save_file(tensors, partial, {"format": "pt"})
+    replace(partial, folder / "adapter_model.safetensors")
+    lora = model.peft_config["default"]
+    lora.base_model_name_or_path = Path(lora.base_model_name_or_path).name
+    lora.target_modules = sorted(lora.target_modules)
+    lora.inference_mode = True
+    lora.save_pretrained(folder)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep large freed blocks: giving them back and faulting them in anew takes a fifth of a CPU step."""
+    mmap_threshold, trim_threshold, never = -3, -1, 2**31 - 1
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(mmap_threshold, never)
+        mallopt(trim_threshold, never)

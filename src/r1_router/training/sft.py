@@ -1,0 +1,194 @@
+"""Supervised fine-tuning of a LoRA adapter on step rows, made for a CPU and resumable to the bit.
+
+A plain loop rather than transformers.Trainer: Trainer's checkpoints are folders written file by file, which a
+kill can leave half done, and its sampler, loss, save and log would each have to be overridden here. The
+batches are a function of (data, seed) and nothing else draws random numbers after the start, so matrices,
+optimiser state and step count are all that a checkpoint holds.
+
+The output folder: `adapter_model.safetensors` and `adapter_config.json` (peft's form, float16),
+`training_log.jsonl` (a row per step), `card.json` (how it was made), and, until all planned steps are
+done, `checkpoint.safetensors`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r1_router import jsonl
+from r1_router.training.data import Batch, Example, epoch_batches, load_examples, pad
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+
+CHECKPOINT, LOG, CARD = "checkpoint.safetensors", "training_log.jsonl", "card.json"
+NOT_IN_DIGEST = ("model", "data", "output", "checkpoint_steps", "max_minutes", "command")
+"""Settings that do not change the result, and paths: the data's own digest is taken instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """One run: `model` is a folder with weights and tokenizer, `data` a JSONL file of step rows.
+
+    `max_minutes` caps the training time over all resumed runs. The learning rate follows the planned steps
+    all the same, so a run that meets the cap stops before its rate is low.
+    """
+
+    model: Path
+    data: Path
+    output: Path
+    rank: int = 16
+    alpha: int = 32
+    learning_rate: float = 1.5e-3
+    warmup_steps: int = 20
+    final_rate: float = 0.02  # of learning_rate, at the last step
+    batch_size: int = 8
+    epochs: float = 1.0
+    max_length: int = 512
+    max_norm: float = 1.0
+    dtype: str = "float32"  # of the frozen weights and the products; bfloat16, or auto, is three times as fast where native
+    compile: bool = False  # 1.2 times as fast after half a minute; needs a C++ compiler
+    seed: int = 0
+    checkpoint_steps: int = 50
+    max_minutes: float = math.inf
+    command: str = ""  # for the card
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """One optimiser step: mean loss per completion token, tokens with padding, seconds since the start."""
+
+    step: int
+    planned: int
+    loss: float
+    learning_rate: float
+    tokens: int
+    seconds: float
+
+
+def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -> dict[str, Any]:
+    """Train, or go on where an earlier call with these settings was killed; returns the card.
+
+    Raises ConfigError for a setting or model that cannot be used, DataError for bad rows or a foreign checkpoint.
+    """
+    import torch
+
+    from r1_router.training import checkpoint
+    from r1_router.training.model import load_model, load_tokenizer, save_adapter
+
+    run = run_digest(config)
+    if card := _finished_card(config.output / CARD, run):
+        return card
+    config.output.mkdir(parents=True, exist_ok=True)
+    tokenizer = load_tokenizer(config.model)
+    examples, dropped = load_examples(config.data, tokenizer, config.max_length)
+    batches = plan_batches(config, examples)
+    model = load_model(config)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.0, fused=True)
+    saved = config.output / CHECKPOINT
+    progress = checkpoint.load(saved, run, parameters, optimizer)
+    log = _rewound_log(config.output / LOG, progress.step)
+    started = time.monotonic() - progress.seconds
+    while progress.step < len(batches) and progress.seconds < config.max_minutes * 60:
+        batch = pad([examples[index] for index in batches[progress.step]], tokenizer.eos_token_id)
+        rate = learning_rate(config, progress.step, len(batches))
+        loss = _optimise(model, batch, optimizer, rate, config.max_norm)
+        progress = checkpoint.Progress(run, progress.step + 1, time.monotonic() - started)
+        log.append(StepLog(progress.step, len(batches), loss, rate, batch.ids.numel(), progress.seconds))
+        jsonl.append(config.output / LOG, asdict(log[-1]))
+        if progress.step % config.checkpoint_steps == 0:
+            checkpoint.save(saved, progress, parameters, optimizer)
+        if on_step:
+            on_step(log[-1])
+    checkpoint.save(saved, progress, parameters, optimizer)
+    save_adapter(model, config.output)
+    card = _card(config, run, log, len(batches)) | {"rows": len(examples), "rows_too_long": dropped}
+    checkpoint.write_json(config.output / CARD, card)
+    if progress.step == len(batches):
+        saved.unlink()
+    return card
+
+
+def run_digest(config: SftConfig) -> str:
+    """A name for the settings and data that determine the result: only an equal run may resume a checkpoint."""
+    settings = {key: value for key, value in asdict(config).items() if key not in NOT_IN_DIGEST}
+    return hashlib.sha256(json.dumps([settings, _sha256(config.data)], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def plan_batches(config: SftConfig, examples: Sequence[Example]) -> list[list[int]]:
+    """The example indices of every step, over all epochs; a fraction of an epoch cuts the last one short."""
+    lengths = [len(example.ids) for example in examples]
+    epochs = [epoch_batches(lengths, config.batch_size, config.seed, n) for n in range(math.ceil(config.epochs))]
+    batches = [batch for epoch in epochs for batch in epoch]
+    return batches[: max(1, round(config.epochs * len(epochs[0])))]
+
+
+def learning_rate(config: SftConfig, step: int, planned: int) -> float:
+    """The rate after `step` of `planned` steps: a linear rise, then half a cosine down to `final_rate` of the peak."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / max(1, planned - 1 - config.warmup_steps)
+    return config.learning_rate * (config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2)
+
+
+def _optimise(model: PeftModel, batch: Batch, optimizer: torch.optim.Optimizer, rate: float, max_norm: float) -> float:
+    """One step on one batch; returns the loss before it."""
+    from torch.nn.utils import clip_grad_norm_
+
+    from r1_router.training.model import completion_loss
+
+    loss = completion_loss(model, batch)
+    loss.backward()
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+        clip_grad_norm_(group["params"], max_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+def _card(config: SftConfig, run: str, log: Sequence[StepLog], planned: int) -> dict[str, Any]:
+    """How the adapter was made; the final loss is the mean over the last 20 steps, one batch being noisy."""
+    last = log[-20:]
+    settings = {key: value for key, value in asdict(config).items() if key not in NOT_IN_DIGEST}
+    return {
+        "command": config.command,
+        "run": run,
+        "model": config.model.name,
+        "data": config.data.name,
+        "data_sha256": _sha256(config.data),
+        "settings": settings,
+        "planned_steps": planned,
+        "steps": len(log),
+        "minutes": round(log[-1].seconds / 60, 1),
+        "final_loss": round(sum(row.loss for row in last) / len(last), 4),
+    }
+
+
+def _finished_card(path: Path, run: str) -> dict[str, Any] | None:
+    """The card of this very run, if all its steps are done."""
+    if not path.exists():
+        return None
+    card = json.loads(path.read_text(encoding="utf-8"))
+    return card if card["run"] == run and card["steps"] == card["planned_steps"] else None
+
+
+def _rewound_log(path: Path, step: int) -> list[StepLog]:
+    """The log up to `step`; rows written after the last checkpoint are dropped, as their steps will be taken again."""
+    jsonl.repair_tail(path)
+    rows = [StepLog(**row) for row in jsonl.read(path)][:step] if path.exists() else []
+    jsonl.rewrite(path, map(asdict, rows))
+    return rows
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

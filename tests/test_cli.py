@@ -1,0 +1,126 @@
+"""The commands as a user types them, on a tiny world with tiny random models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from r1_router import jsonl
+from r1_router.cli import app
+from tiny_models import save_tiny_encoder, save_tiny_model
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A config with two sources of four passages each, and three questions."""
+    root = tmp_path_factory.mktemp("world")
+    save_tiny_model(root / "llm")
+    save_tiny_encoder(root / "encoder")
+    for kind in ("text", "table"):
+        rows = [{"id": f"{kind}/{n}", "title": f"t{n}", "text": f"t{n}. {kind} fact {n}"} for n in range(4)]
+        jsonl.rewrite(root / f"{kind}.jsonl", rows)
+    hops = [{"source": "text retriever", "query": "q", "gold_ids": ["text/0"], "answer": "a"}]
+    questions: list[dict[str, Any]] = [
+        {"id": f"q{n}", "question": f"fact {n}?", "answers": [f"fact {n}"], "hops": hops} for n in range(3)
+    ]
+    jsonl.rewrite(root / "questions.jsonl", questions)
+    config: dict[str, Any] = {
+        "llm": {"name": "tiny", "model": "llm"},
+        "sampling": {"max_tokens": 12},
+        "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
+        "sources": [source("text retriever", "ter", "text"), source("table retriever", "tar", "table")],
+        "benchmarks": {"toy": "questions.jsonl"},
+        "shown": 2,
+        "variants": {"untaught": {"method": "rag-text", "prompts": "guided"}},
+    }
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+    assert command(root, "build").exit_code == 0
+    return root
+
+
+def source(name: str, tag: str, kind: str) -> dict[str, Any]:
+    about: dict[str, Any] = {"name": name, "tag": tag, "purpose": kind, "encoder": "text", "lexical_weight": 0.5}
+    return about | {"passages": f"{kind}.jsonl", "folder": f"indexes/{kind}"}
+
+
+def command(world: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--config", str(world / "config.yaml")])
+
+
+def test_build_is_done_once(world: Path) -> None:
+    before = (world / "indexes/text/manifest.json").stat().st_mtime_ns
+    result = command(world, "build")
+    assert result.exit_code == 0 and "text retriever: 4 passages" in result.stdout
+    assert (world / "indexes/text/manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("method", ["r1-router", "rag", "direct"])
+def test_ask_prints_steps_and_answer(world: Path, method: str) -> None:
+    result = command(world, "ask", "Which fact?", "--method", method)
+    assert result.exit_code == 0, result.output
+    assert "Answer" in result.stdout
+    assert ("ter-0" in result.stdout) == (method == "rag")
+
+
+@pytest.mark.parametrize("method", ["r1-router", "rag-text", "untaught"])
+def test_run_writes_records_and_summary_and_resumes(world: Path, method: str) -> None:
+    result = command(world, "run", "--benchmark", "toy", "--method", method, "--limit", "2")
+    assert result.exit_code == 0, result.output
+    path = world / f"results/tiny/toy_{method}.jsonl"
+    assert [record["id"] for record in jsonl.read(path)] in (["q0", "q1"], ["q1", "q0"])
+    assert command(world, "run", "--benchmark", "toy", "--method", method).exit_code == 0
+    records = list(jsonl.read(path))
+    assert sorted(record["id"] for record in records) == ["q0", "q1", "q2"]
+    assert all("llm_answer" in record and "error" not in record for record in records)
+    summary = json.loads((world / f"results/toy/{method}/summary.json").read_text())
+    keys = {"benchmark", "method", "model", "n", "f1_recall", "token_f1", "routing_accuracy", "hit_at_5"}
+    assert keys | {"seconds_per_question"} <= summary.keys()
+    assert (summary["benchmark"], summary["method"], summary["model"], summary["n"]) == ("toy", method, "tiny", 3)
+    assert summary["seconds_per_question"] > 0
+    if method == "rag-text":
+        assert summary["hit_at_5"] == {"text retriever": 1.0}
+
+
+def test_other_settings_need_a_fresh_start(world: Path) -> None:
+    words = ("run", "--benchmark", "toy", "--method", "cot")
+    assert command(world, *words).exit_code == 0
+    refused = command(world, *words, "--seed", "9")
+    assert refused.exit_code == 1 and "--fresh" in refused.output
+    assert command(world, *words, "--seed", "9", "--fresh").exit_code == 0
+
+
+def test_eval_scores_a_results_file(world: Path) -> None:
+    record = {"id": "a", "question": "?", "answer": ["Oslo"], "llm_answer": {"thought": "", "answer": "oslo, norway"}}
+    jsonl.rewrite(world / "r.jsonl", [record])
+    result = command(world, "eval", str(world / "r.jsonl"))
+    assert result.exit_code == 0
+    assert "F1-Recall  1.0000" in result.stdout and "F1         0.6667" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("ask", "x", "--method", "nonsense"), "no method is named 'nonsense'"),
+        (("ask", "x", "--image", "none.png"), "--image: no file none.png"),
+        (("run", "--benchmark", "none"), "there are toy"),
+        (("eval", "none.jsonl"), "no results file none.jsonl"),
+        (("train", "sft"), "no `sft` section"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_1(world: Path, words: tuple[str, ...], message: str) -> None:
+    result = command(world, *words)
+    assert result.exit_code == 1
+    assert message in result.output and result.output.startswith("error: ")
+    assert "Traceback" not in result.output
+
+
+def test_help_lists_the_commands() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for name in ("ask", "run", "build", "demo", "eval", "models", "train"):
+        assert name in result.stdout

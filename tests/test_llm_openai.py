@@ -1,0 +1,124 @@
+"""The OpenAI-compatible client against a real HTTP server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r1_router.errors import ConfigError, EngineError
+from r1_router.llm.openai import TRIES, OpenAILLM
+from r1_router.types import Sampling
+
+GOOD = {"choices": [{"message": {"content": "hello"}}], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with `script` in order (status, body), the last one for ever, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[tuple[int, bytes]] = [(200, json.dumps(GOOD).encode())]
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.server.headers.append({"path": self.path, **dict(self.headers)})
+        status, body = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def ask(llm: OpenAILLM, content: Any = "hi", sampling: Sampling | None = None) -> Any:
+    async def go() -> Any:
+        try:
+            return await llm.chat([{"role": "user", "content": content}], sampling=sampling or Sampling(seed=5))
+        finally:
+            await llm.close()
+
+    return asyncio.run(go())
+
+
+def test_reply_and_token_counts(server: Server) -> None:
+    reply = ask(OpenAILLM(server.url, "some-model"), sampling=Sampling(1.0, 20, 99, 5))
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("hello", 7, 2)
+    body = server.bodies[0]
+    assert server.headers[0]["path"] == "/v1/chat/completions"
+    assert (body["model"], body["max_tokens"], body["seed"], body["top_k"]) == ("some-model", 99, 5, 20)
+
+
+def test_image_goes_as_data_url(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "flag.png").write_bytes(b"\x89PNG")
+    ask(
+        OpenAILLM(server.url, "m"),
+        [{"type": "text", "text": "t"}, {"type": "image", "image": str(tmp_path / "flag.png")}],
+    )
+    assert server.bodies[0]["messages"][0]["content"] == [
+        {"type": "text", "text": "t"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+    ]
+
+
+@pytest.mark.parametrize("bad", [(429, b"slow down"), (500, b"oops"), (200, b"garbage"), (200, b'{"choices": []}')])
+def test_passing_faults_are_tried_again(server: Server, bad: tuple[int, bytes]) -> None:
+    server.script = [bad, bad, *server.script]
+    assert ask(OpenAILLM(server.url, "m", first_wait=0.001)).text == "hello"
+    assert len(server.bodies) == 3
+
+
+def test_lasting_faults_give_up_with_the_reason(server: Server) -> None:
+    server.script = [(503, b"loading the model")]
+    with pytest.raises(EngineError, match="loading the model"):
+        ask(OpenAILLM(server.url, "m", first_wait=0.001))
+    assert len(server.bodies) == TRIES
+
+
+def test_a_refused_request_is_not_repeated(server: Server) -> None:
+    server.script = [(400, b"too long")]
+    with pytest.raises(EngineError, match="too long"):
+        ask(OpenAILLM(server.url, "m"))
+    assert len(server.bodies) == 1
+
+
+def test_server_that_is_down() -> None:
+    with pytest.raises(EngineError, match="Is the server up"):
+        ask(OpenAILLM("http://127.0.0.1:1/v1", "m", first_wait=0.001))
+
+
+def test_key_comes_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_LLM_KEY", raising=False)
+    with pytest.raises(ConfigError, match="TEST_LLM_KEY"):
+        OpenAILLM(server.url, "m", api_key_env="TEST_LLM_KEY")
+    monkeypatch.setenv("TEST_LLM_KEY", "k123")
+    ask(OpenAILLM(server.url, "m", api_key_env="TEST_LLM_KEY"))
+    assert server.headers[0]["Authorization"] == "Bearer k123"
