@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from r1_router import jsonl
 from r1_router.cli import app
+from r1_router.embedded import EMBEDDED, is_made
 from tiny_models import save_tiny_encoder, save_tiny_model
 
 
@@ -124,3 +125,18 @@ def test_help_lists_the_commands() -> None:
     assert result.exit_code == 0
     for name in ("ask", "run", "build", "demo", "eval", "models", "train"):
         assert name in result.stdout
+
+
+def test_demo_runs_every_method_and_shows_a_trace(world: Path) -> None:
+    models = Path(__file__).parents[1] / "models"
+    if not all(is_made(models, model) for model in EMBEDDED):
+        pytest.skip("the embedded models are not fetched; `r1-router models` does it")
+    config = yaml.safe_load((world / "config.yaml").read_text()) | {"models_dir": str(models)}
+    (world / "demo.yaml").write_text(yaml.safe_dump(config))
+    words = ["demo", "--questions", "2", "--method", "r1-router", "--method", "rag", "--benchmark", "toy"]
+    result = CliRunner().invoke(app, [*words, "--config", str(world / "demo.yaml")])
+    assert result.exit_code == 0, result.output
+    for part in ("r1-router", "rag", "F1-Recall", "Question  fact", "Gold    fact"):
+        assert part in result.stdout
+    for method in ("r1-router", "rag"):
+        assert json.loads((world / f"results/toy/{method}/summary.json").read_text())["n"] == 2

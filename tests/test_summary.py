@@ -40,6 +40,8 @@ def test_several_sources_are_not_the_one_asked_for() -> None:
 
 def test_methods_and_benchmarks_without_routes_count_nothing() -> None:
     assert routed_right(trajectory([hop(TEXT)])) == [] == routed_right(trajectory([], step(TEXT)))
+    retrieved_only = Step(Plan("", "q", (TEXT,)), (Passage("p", "t", 1.0, TEXT),))
+    assert routed_right(trajectory([hop(TEXT)], retrieved_only)) == []
 
 
 def test_hits_within_five_of_the_right_source() -> None:

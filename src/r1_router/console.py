@@ -73,11 +73,11 @@ def print_trajectory(trajectory: Trajectory) -> None:
 def summary_table(summaries: Sequence[Summary]) -> Table:
     """One row a method."""
     table = Table(title=f"{summaries[0]['benchmark']}, {summaries[0]['n']} questions" if summaries else None)
-    table.add_column("method")
+    table.add_column("method", no_wrap=True)
     for title in ("F1-Recall", "token F1", "routing", "hit@5", "s/question"):
         table.add_column(title, justify="right")
     for summary in summaries:
-        hits = "  ".join(f"{name.split()[-2]} {rate:.2f}" for name, rate in summary["hit_at_5"].items())
+        hits = "  ".join(f"{name.removesuffix(' retriever')} {rate:.2f}" for name, rate in summary["hit_at_5"].items())
         figures = (_figure(summary[key]) for key in ("f1_recall", "token_f1", "routing_accuracy"))
         table.add_row(summary["method"], *figures, hits or "-", _figure(summary["seconds_per_question"]))
     return table

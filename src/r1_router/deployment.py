@@ -124,6 +124,7 @@ class Deployment:
             return OpenAILLM(section.base_url, section.model, api_key_env=section.api_key_env)
         from r1_router.llm.transformers import TransformersLLM
 
+        _quieten_transformers()
         return TransformersLLM(
             self._model(section.model),
             adapter=adapter,
@@ -142,6 +143,7 @@ class Deployment:
         from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
         from r1_router.retrieval.images import EfficientNetEncoder
 
+        _quieten_transformers()
         text = SentenceEncoder(self._model(section.model), max_tokens=section.max_tokens)
         if section.image_model is None:
             return text
@@ -151,6 +153,14 @@ class Deployment:
         """A folder under the root where there is one, else a hub name."""
         folder = self.config.root / name
         return str(folder) if folder.is_dir() else name
+
+
+def _quieten_transformers() -> None:
+    """No bars and remarks of the library's own between ours."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 def source_of(section: SourceConfig) -> Source:

@@ -48,10 +48,11 @@ def summarise(
 def routed_right(trajectory: Trajectory) -> list[bool]:
     """For each gold hop, and the stop after the last one, whether the step at its place asks just that source.
 
-    No stop is due after as many hops as there may be steps. A method that plans nothing has nothing to count.
+    No stop is due after as many hops as there may be steps. A method that retrieves without a plan leaves one step
+    without an answer, and has nothing to count.
     """
     hops = _hops(trajectory)
-    if not hops or not trajectory.steps:
+    if not hops or not any(step.answer or step.plan.stops for step in trajectory.steps):
         return []
     wanted = [[hop["source"]] for hop in hops if hop["source"] != NONE]
     wanted = [*wanted, [NONE]][:MAX_STEPS]

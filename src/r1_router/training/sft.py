@@ -53,7 +53,9 @@ class SftConfig:
     epochs: float = 1.0
     max_length: int = 512
     max_norm: float = 1.0
-    dtype: str = "float32"  # of the frozen weights and the products; bfloat16, or auto, is three times as fast where native
+    dtype: str = (
+        "float32"  # of the frozen weights and the products; bfloat16, or auto, is three times as fast where native
+    )
     compile: bool = False  # 1.2 times as fast after half a minute; needs a C++ compiler
     seed: int = 0
     checkpoint_steps: int = 50
