@@ -110,7 +110,7 @@ def test_eval_scores_a_results_file(world: Path) -> None:
         (("ask", "x", "--image", "none.png"), "--image: no file none.png"),
         (("run", "--benchmark", "none"), "there are toy"),
         (("eval", "none.jsonl"), "no results file none.jsonl"),
-        (("train", "sft"), "no `sft` section"),
+        (("train", "sft"), "the config trains no 'router'"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_1(world: Path, words: tuple[str, ...], message: str) -> None:

@@ -8,10 +8,21 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "r1_router"
 LAYERS = (
     {"types", "errors"},
-    {"jsonl", "prompts", "replies", "records", "scoring", "scoring_tables", "intervals", "batcher", "benchmarks", "schema"},
+    {
+        "jsonl",
+        "prompts",
+        "replies",
+        "records",
+        "scoring",
+        "scoring_tables",
+        "intervals",
+        "batcher",
+        "benchmarks",
+        "schema",
+    },
     {"llm", "retrieval", "corpora", "fetch", "convert", "embedded"},
     {"methods", "run", "results", "summary", "training", "report", "factbook"},
-    {"config", "deployment", "commands", "cli", "console", "app"},
+    {"config", "deployment", "prepare", "commands", "cli", "console", "app"},
 )
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 HEAVY = ("torch", "transformers", "peft", "faiss", "sentence_transformers", "bm25s", "gguf", "matplotlib")

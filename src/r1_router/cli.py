@@ -157,11 +157,14 @@ def models(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 
 @train_app.command()
-def sft(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Tune the adapter on gold steps; a run that was cut short goes on."""
-    from r1_router.commands import train_sft
+def sft(
+    adapter: Annotated[str, typer.Option(help="An adapter of the config's `training` section.")] = "router",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Tune an adapter on gold steps, making the step rows first; a run that was cut short goes on."""
+    from r1_router.commands import train_adapter
     from r1_router.config import load_config
     from r1_router.console import console
 
-    card = train_sft(load_config(config), "r1-router " + " ".join(sys.argv[1:]))
+    card = train_adapter(load_config(config), adapter, "r1-router " + " ".join(sys.argv[1:]))
     console.print_json(data=card)

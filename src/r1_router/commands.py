@@ -13,6 +13,7 @@ from r1_router.deployment import Deployment, source_of
 from r1_router.embedded import ensure_embedded
 from r1_router.errors import ConfigError, DataError
 from r1_router.intervals import bootstrap
+from r1_router.report import MethodRun, write_report
 from r1_router.results import RunNote, open_note, result_path, write_note
 from r1_router.run import run_questions
 from r1_router.scoring import score, token_f1
@@ -28,6 +29,11 @@ class Evaluation:
     trajectories: tuple[Trajectory, ...]
     path: Path
     interrupted: bool
+
+    def as_run(self) -> MethodRun:
+        """What the report shows of it."""
+        keys = ("routing_accuracy", "hit_at_5", "seconds_per_question")
+        return MethodRun(self.summary["method"], self.trajectories, **{key: self.summary[key] for key in keys})
 
 
 def evaluate(
@@ -90,6 +96,8 @@ def demo(config: Config, benchmark: str, methods: Sequence[str], limit: int, see
         if evaluations[-1].interrupted:
             break
     console.console.print(console.summary_table([evaluation.summary for evaluation in evaluations]))
+    page = write_report(config.results_dir / benchmark, benchmark, [evaluation.as_run() for evaluation in evaluations])
+    console.console.print(f"report: {page}", soft_wrap=True)
     if trajectory := telling(evaluations[0].trajectories):
         console.print_trajectory(trajectory)
     return evaluations
@@ -124,13 +132,21 @@ def scores_of(config: Config, path: Path, seed: int) -> list[tuple[str, str]]:
     return rows
 
 
-def train_sft(config: Config, command: str) -> dict[str, Any]:
-    """Train the adapter that the config's `sft` section describes, with a bar; gives the card."""
+def train_adapter(config: Config, name: str, command: str) -> dict[str, Any]:
+    """Train the adapter `name` of the config's `training` section, making its step rows first; gives the card."""
+    from r1_router.prepare import make_steps
     from r1_router.schema import read_dataclass
+    from r1_router.training.progress import training_bar
     from r1_router.training.sft import SftConfig, train
 
-    if not config.sft:
-        raise ConfigError("the config has no `sft` section; configs/factbook.yaml shows one.")
-    section = read_dataclass(SftConfig, {**config.sft, "command": command}, "sft", config.root)
-    with console.step_bars() as show:
-        return train(section, lambda log: show(f"step {section.output.name}", log.step, log.planned))
+    if name not in config.training:
+        known = ", ".join(config.training) or "none: configs/factbook.yaml shows a `training` section"
+        raise ConfigError(f"--adapter: the config trains no {name!r}; there are {known}.")
+    section = config.training[name]
+    sft = read_dataclass(SftConfig, {**section.sft, "command": command}, f"training.{name}.sft", config.root)
+    if not sft.data.is_file():
+        with console.errors.status(f"making {sft.data}: evidence for every training question"):
+            counts = make_steps(Deployment(config), section.questions, sft.data, section.kind, sft.seed)
+        console.errors.print(f"{sft.data}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    with training_bar(console.errors) as show:
+        return train(sft, show)

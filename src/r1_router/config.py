@@ -18,6 +18,7 @@ from r1_router.types import MAX_STEPS, Sampling
 DEFAULT_CONFIG = Path("configs/factbook.yaml")
 ENGINES = ("transformers", "openai")
 ENCODERS = ("sentence", "fused")
+STEP_KINDS = ("router", "rag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,15 @@ class VariantConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """One adapter to train: step rows of `kind` made from `questions`, then tuned as `sft` says (SftConfig's keys)."""
+
+    kind: str
+    questions: Path
+    sft: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One deployment."""
 
@@ -88,7 +98,7 @@ class Config:
     results_dir: Path = Path("results")
     variants: dict[str, VariantConfig] = field(default_factory=dict)
     demo: tuple[str, ...] = ()
-    sft: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, TrainingConfig] = field(default_factory=dict)
 
     def variant(self, name: str) -> VariantConfig:
         """The variant of that name, or the plain method with the config's own adapter and prompts."""
@@ -135,6 +145,8 @@ def _check(config: Config, where: str) -> None:
     for name, variant in config.variants.items():
         _require_known(f"{where}.variants.{name}.prompts", variant.prompts, prompt_set_names())
         canonical_name(variant.method)
+    for name, section in config.training.items():
+        _require_known(f"{where}.training.{name}.kind", section.kind, STEP_KINDS)
     for name in config.demo:
         config.variant(name)
     if len({source.tag for source in config.sources}) < len(config.sources):

@@ -81,7 +81,9 @@ def make_world(parts: Parts, split: str) -> World:
     }
     return World(
         countries=countries,
-        facts={key: value for key, value in facts.items() if key[0] in codes and not _names_another(parts, split, value)},
+        facts={
+            key: value for key, value in facts.items() if key[0] in codes and not _names_another(parts, split, value)
+        },
         passages=passages,
         holders=_holders(parts, facts, codes),
         figures=figures,
@@ -149,9 +151,7 @@ def _gives_away(value: str, name: str) -> bool:
     return any(word[:5].lower() in value.lower() for word in name.split() if len(word) > 3)
 
 
-def _partners(
-    parts: Parts, facts: Mapping[tuple[str, str], tuple[str, ...]], codes: set[str]
-) -> dict[str, Country]:
+def _partners(parts: Parts, facts: Mapping[tuple[str, str], tuple[str, ...]], codes: set[str]) -> dict[str, Country]:
     by_name = {c.name: c for c in parts.countries if c.code in codes}
     found = {}
     for (code, key), answers in facts.items():

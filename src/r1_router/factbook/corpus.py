@@ -112,8 +112,8 @@ def windows(text: str) -> list[str]:
     """Windows of 100 words, 50 apart; the last one ends with the text."""
     words = text.split()
     if len(words) <= WINDOW:
-        return [text] if len(words) > 0 else []
-    starts = list(range(0, len(words) - WINDOW, STRIDE)) + [len(words) - WINDOW]
+        return [text] if words else []
+    starts = [*range(0, len(words) - WINDOW, STRIDE), len(words) - WINDOW]
     return [" ".join(words[start : start + WINDOW]) for start in starts]
 
 

@@ -209,8 +209,8 @@ class Writer:
     def _figure_of(self, ref: Ref, *, comparable: bool = False) -> tuple[Topic, int]:
         topics = [t for t in self.world.topics.values() if t.compare or not comparable]
         topic = self.rng.choice(topics)
-        years = [y for y in self.world.figures.get((ref.country.code, topic.key), {})]
-        years = [y for y in years if (ref.country.code, topic.key, y) in self.world.rows]
+        figures = self.world.figures.get((ref.country.code, topic.key), {})
+        years = [year for year in figures if (ref.country.code, topic.key, year) in self.world.rows]
         return topic, self._choose(years)
 
     def _table(self) -> tuple[Any, bool]:

@@ -84,7 +84,7 @@ def _iso(fields: Fields) -> str:
 def clean(text: str) -> str:
     """Plain text: tags dropped, entities decoded, white space folded."""
     text = html.unescape(re.sub(r"<[^>]*>", " ", text))
-    return re.sub(r"\s+", " ", text.replace("\xa0", " ").replace("’", "'")).strip()
+    return re.sub(r"\s+", " ", text.replace("\xa0", " ").replace("\u2019", "'")).strip()
 
 
 def node_at(fields: Fields, path: Sequence[str]) -> Any:
