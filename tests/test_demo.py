@@ -28,4 +28,4 @@ def test_ten_questions(tmp_path: Path) -> None:
     assert all(trajectory.usage.malformed <= 2 for trajectory in first.trajectories)
     (again,) = commands.demo(config, "factbook", ["r1-router"], 10, 0)
     assert again.trajectories == first.trajectories
-    assert (tmp_path / "factbook" / "r1-router" / "summary.json").is_file()
+    assert (tmp_path / "factbook" / config.llm.name / "r1-router" / "summary.json").is_file()

@@ -9,6 +9,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "r1_router"
 LAYERS = (
     {"types", "errors"},
     {
+        "files",
+        "dtypes",
         "jsonl",
         "prompts",
         "replies",
@@ -18,10 +20,12 @@ LAYERS = (
         "intervals",
         "batcher",
         "benchmarks",
+        "metrics",
+        "predictions",
         "schema",
     },
     {"llm", "retrieval", "corpora", "fetch", "convert", "embedded"},
-    {"methods", "run", "results", "summary", "training", "report", "factbook"},
+    {"methods", "run", "results", "summary", "training", "report", "compare", "factbook"},
     {"config", "deployment", "prepare", "commands", "cli", "console", "app"},
 )
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}

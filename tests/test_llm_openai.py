@@ -122,3 +122,11 @@ def test_key_comes_from_the_environment(server: Server, monkeypatch: pytest.Monk
     monkeypatch.setenv("TEST_LLM_KEY", "k123")
     ask(OpenAILLM(server.url, "m", api_key_env="TEST_LLM_KEY"))
     assert server.headers[0]["Authorization"] == "Bearer k123"
+
+
+def test_one_client_serves_several_event_loops(server: Server) -> None:
+    """Each method of a run has a loop of its own, and a connection cannot outlive the loop that opened it."""
+    llm = OpenAILLM(server.url, "m")
+    messages = [{"role": "user", "content": "hi"}]
+    replies = [asyncio.run(llm.chat(messages, sampling=Sampling())) for _ in range(2)]
+    assert [reply.text for reply in replies] == ["hello", "hello"]

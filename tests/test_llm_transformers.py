@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from r1_router.dtypes import fast_bfloat16
 from r1_router.errors import ConfigError, EngineError
-from r1_router.llm.transformers import TransformersLLM, fast_bfloat16
+from r1_router.llm.transformers import TransformersLLM
 from r1_router.types import Message, Reply, Sampling
 from tiny_models import save_tiny_model
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from r1_router.report import MethodRun, headline, html_page, instructive, markdown, slices, write_report
+from r1_router.summary import summarise
 from r1_router.types import TEXT, Answer, Passage, Plan, Question, Step, Trajectory
 
 
@@ -14,8 +15,9 @@ def trajectory(number: int, answer: str, *, text: str = "Capital of Fiji?", hops
     return Trajectory(question, (step,), Answer("", answer))
 
 
-def run(*trajectories: Trajectory) -> MethodRun:
-    return MethodRun("r1-router", trajectories, 0.5, {"text retriever": 1.0}, 1.25)
+def run(*trajectories: Trajectory, method: str = "r1-router") -> MethodRun:
+    summary = summarise(trajectories, benchmark="b", method=method, model="m", seconds_per_question=1.25)
+    return summary | {"routing_accuracy": 0.5, "hit_at_5": {"text retriever": 1.0}}, trajectories
 
 
 def test_headline_holds_means_and_intervals() -> None:
@@ -26,7 +28,7 @@ def test_headline_holds_means_and_intervals() -> None:
 
 
 def test_slices_split_by_hops() -> None:
-    parts = dict(slices(run(trajectory(1, "suva"), trajectory(2, "nadi", hops=2))))
+    parts = dict(slices([trajectory(1, "suva"), trajectory(2, "nadi", hops=2)]))
     assert [row[:2] for row in parts["n_hops"]] == [("1", "1"), ("2", "1")]
     assert parts["n_hops"][0][2].startswith("1.000")
 
@@ -38,13 +40,13 @@ def test_texts_from_data_are_escaped() -> None:
 
 
 def test_a_pipe_in_markdown_does_not_break_the_table() -> None:
-    table = markdown("factbook", [MethodRun("a|b", (trajectory(1, "suva"),), None, {}, None)])
+    table = markdown("factbook", [run(trajectory(1, "suva"), method="a|b")])
     assert "a\\|b" in table
 
 
 def test_failed_questions_are_counted_not_dropped() -> None:
     failed = Trajectory(Question("1", "q", ["a"]), error="EngineError: down")
-    row = headline([MethodRun("m", (failed, trajectory(2, "suva")), None, {}, None)])[0]
+    row = headline([run(failed, trajectory(2, "suva"))])[0]
     assert row[1].startswith("0.500") and row[-1] == "1"
 
 

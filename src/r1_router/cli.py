@@ -20,12 +20,17 @@ class _ErrorsAsLines(TyperGroup):
         try:
             return super().invoke(ctx)
         except R1RouterError as error:
-            from rich.text import Text
+            problem = str(error)
+        except ModuleNotFoundError as error:
+            if (error.name or "r1_router").split(".")[0] == "r1_router":
+                raise
+            problem = f'{error.name} is not installed; the models need: pip install -e ".[embedded]"'
+        from rich.text import Text
 
-            from r1_router.console import errors
+        from r1_router.console import errors
 
-            errors.print(Text(f"error: {error}", "red"), soft_wrap=True)
-            raise typer.Exit(1) from error
+        errors.print(Text(f"error: {problem}", "red"), soft_wrap=True)
+        raise typer.Exit(1)
 
 
 app = typer.Typer(
@@ -77,7 +82,7 @@ def run(
     method: Annotated[str, typer.Option(help="A method, or a variant named in the config.")] = "r1-router",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling; the config's by default.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Replace results that other settings made.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Put results aside that other settings made.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Answer a benchmark's questions, resuming what an earlier run left; failed questions are tried again."""
@@ -116,7 +121,7 @@ def build(config: ConfigOption = DEFAULT_CONFIG) -> None:
 def demo(
     questions: Annotated[int, typer.Option(min=1, help="How many test questions.")] = 60,
     method: Annotated[list[str] | None, typer.Option(help="Repeatable; the config's `demo` list by default.")] = None,
-    seed: Annotated[int, typer.Option(help="Which questions are drawn, and the seed of sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Which questions are drawn.")] = 0,
     benchmark: BenchmarkOption = "factbook",
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
@@ -134,15 +139,33 @@ def demo(
 def eval_(
     results: Annotated[Path, typer.Argument(help="A results file (.jsonl) of this project or of the reference.")],
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Score a results file, with 95% bootstrap intervals."""
-    from r1_router.commands import scores_of
-    from r1_router.config import load_config
-    from r1_router.console import console
+    """Score a results file by every metric that applies, with 95% bootstrap intervals."""
+    from r1_router.metrics import METRICS, measure
+    from r1_router.predictions import read_predictions
 
-    for name, figure in scores_of(load_config(config), results, seed):
-        console.print(f"{name:10} {figure}")
+    found = read_predictions(results)
+    for note, count in found.notes().items():
+        typer.echo(f"{note}: {count}")
+    for one in measure([prediction.pair for prediction in found.predictions], METRICS, seed):
+        if one.n:
+            typer.echo(f"{one.metric.label:20} {one}  n={one.n}")
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A results file (.jsonl).")],
+    b: Annotated[Path, typer.Argument(help="Another on the same questions.")],
+    metric: Annotated[list[str] | None, typer.Option(help="Repeatable; flips are by the first.")] = None,
+    flips: Annotated[int, typer.Option(min=0, help="How many changed questions of each side to show.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Compare two results files question by question: A - B with 95% paired intervals, and what flipped."""
+    from r1_router import compare as comparing
+    from r1_router.predictions import read_predictions
+
+    found = comparing.compare(read_predictions(a), read_predictions(b), metric or comparing.DEFAULT_METRICS, seed)
+    typer.echo(comparing.describe(found, flips))
 
 
 @app.command()

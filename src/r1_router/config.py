@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r1_router.errors import ConfigError
-from r1_router.methods import canonical_name
+from r1_router.methods import METHODS
 from r1_router.prompts import prompt_set_names
 from r1_router.schema import read_dataclass
 from r1_router.types import MAX_STEPS, Sampling
@@ -45,7 +45,7 @@ class EncoderConfig:
     model: str
     max_tokens: int = 256
     image_model: Path | None = None
-    image_weight: float = 0.5
+    image_weight: float = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,10 @@ class Config:
         """The variant of that name, or the plain method with the config's own adapter and prompts."""
         if name in self.variants:
             return self.variants[name]
-        try:
-            return VariantConfig(canonical_name(name), self.prompts, self.llm.adapter)
-        except ConfigError as error:
-            extra = f" The config adds {', '.join(self.variants)}." if self.variants else ""
-            raise ConfigError(f"{error}{extra}") from None
+        if name not in METHODS:
+            known = ", ".join(dict.fromkeys([*METHODS, *self.variants]))
+            raise ConfigError(f"--method: no method is named {name!r}; there are {known}.")
+        return VariantConfig(name, self.prompts, self.llm.adapter)
 
 
 def load_config(path: Path) -> Config:
@@ -144,13 +143,14 @@ def _check(config: Config, where: str) -> None:
         _require_known(f"{where}.sources.{source.name}.encoder", source.encoder, config.encoders)
     for name, variant in config.variants.items():
         _require_known(f"{where}.variants.{name}.prompts", variant.prompts, prompt_set_names())
-        canonical_name(variant.method)
+        _require_known(f"{where}.variants.{name}.method", variant.method, METHODS)
     for name, section in config.training.items():
         _require_known(f"{where}.training.{name}.kind", section.kind, STEP_KINDS)
     for name in config.demo:
-        config.variant(name)
-    if len({source.tag for source in config.sources}) < len(config.sources):
-        raise ConfigError(f"{where}.sources: two sources have the same tag; passages could not be told apart.")
+        _require_known(f"{where}.demo", name, [*config.variants, *METHODS])
+    for key in ("tag", "name"):
+        if len({getattr(source, key) for source in config.sources}) < len(config.sources):
+            raise ConfigError(f"{where}.sources: two sources have the same {key}; they could not be told apart.")
 
 
 def _require_known(where: str, name: str, known: Any) -> None:

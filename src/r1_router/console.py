@@ -13,7 +13,7 @@ from rich.text import Text
 
 from r1_router.methods import Event
 from r1_router.run import Progress as RunProgress
-from r1_router.summary import Summary
+from r1_router.summary import Summary, figure, hits_text
 from r1_router.types import Answer, Step, Trajectory
 
 PASSAGES_PRINTED = 3
@@ -77,9 +77,8 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
     for title in ("F1-Recall", "token F1", "routing", "hit@5", "s/question"):
         table.add_column(title, justify="right")
     for summary in summaries:
-        hits = "  ".join(f"{name.removesuffix(' retriever')} {rate:.2f}" for name, rate in summary["hit_at_5"].items())
-        figures = (_figure(summary[key]) for key in ("f1_recall", "token_f1", "routing_accuracy"))
-        table.add_row(summary["method"], *figures, hits or "-", _figure(summary["seconds_per_question"]))
+        figures = (figure(summary[key]) for key in ("f1_recall", "token_f1", "routing_accuracy"))
+        table.add_row(summary["method"], *figures, hits_text(summary), figure(summary["seconds_per_question"]))
     return table
 
 
@@ -120,10 +119,6 @@ def _bar(*more: TextColumn) -> Progress:
         TimeRemainingColumn(),
         console=errors,
     )
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _golds(trajectory: Trajectory) -> str:

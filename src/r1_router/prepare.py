@@ -1,15 +1,18 @@
-"""Step data for supervised training, made from a benchmark's gold trajectories and its knowledge bases."""
+"""Step data for supervised training, made from the Factbook world's gold trajectories and knowledge bases."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from r1_router import jsonl
-from r1_router.deployment import Deployment
+from r1_router.config import TrainingConfig
+from r1_router.deployment import Deployment, image_path
 from r1_router.factbook.splits import passages_outside
+from r1_router.files import sha256_of, write_atomically
 from r1_router.prompts import load_prompts
 from r1_router.retrieval.knowledge_base import KnowledgeBase
 from r1_router.training.steps import StepMaker
@@ -17,24 +20,49 @@ from r1_router.types import Passage, Query, Source
 
 MARGIN = 5  # passages fetched beyond those retrieved at inference, to stand in for the held-out ones left out
 BATCH = 64
+PROMPTS = "trained"
 
 
-def make_steps(deployment: Deployment, questions: Path, output: Path, kind: str, seed: int) -> Counter[str]:
-    """Write step rows of `kind` (router or rag) for every question of the file; counts by step type.
+def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, seed: int) -> None:
+    """Write the section's step rows to `output`, unless they are there and were made from the same things.
 
     The questions are the training split of the Factbook world: passages of its other splits are left out.
     """
-    config = deployment.config
-    bases: dict[Source, Any] = dict(deployment.knowledge_bases())
+    made_from = _made_from(deployment, section, seed)
+    note = output.with_suffix(".made.json")
+    if output.is_file() and note.is_file() and json.loads(note.read_text("utf-8")) == made_from:
+        return
+    config, bases = deployment.config, deployment.knowledge_bases()
+    folder = section.questions.parent
+    rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]
+    search = _search(bases, config.retrieved + MARGIN)
+    maker = StepMaker(load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"))
+    make = maker.rag_rows if section.kind == "rag" else maker.router_rows
+    jsonl.rewrite(output, make(rows, seed))
+    write_atomically(note, json.dumps(made_from, indent=1) + "\n")
+
+
+def _search(bases: Mapping[Source, Any], k: int) -> Any:
+    """The batched search that a StepMaker takes."""
 
     def search(source: Source, queries: Sequence[Query]) -> list[list[Passage]]:
         base: KnowledgeBase = bases[source]
         batches = [queries[at : at + BATCH] for at in range(0, len(queries), BATCH)]
-        return [found for batch in batches for found in base.search_many(batch, config.retrieved + MARGIN)]
+        return [found for batch in batches for found in base.search_many(batch, k)]
 
-    rows = [row | {"image": row["image"] and str(questions.parent / row["image"])} for row in jsonl.read(questions)]
-    maker = StepMaker(load_prompts("trained"), tuple(bases), search, config.shown, passages_outside("train"))
-    made = maker.rag_rows(rows, seed) if kind == "rag" else maker.router_rows(rows, seed)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    jsonl.rewrite(output, made)
-    return Counter(row["step_type"] for row in made)
+    return search
+
+
+def _made_from(deployment: Deployment, section: TrainingConfig, seed: int) -> dict[str, Any]:
+    """All that the rows depend on, as plain values."""
+    made_from = {
+        "kind": section.kind,
+        "questions": sha256_of(section.questions),
+        "prompts": asdict(load_prompts(PROMPTS)),
+        "shown": deployment.config.shown,
+        "retrieved": deployment.config.retrieved,
+        "sources": deployment.sources_digest(),
+        "seed": seed,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(made_from))
+    return plain

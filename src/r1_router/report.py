@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from r1_router.files import write_atomically
 from r1_router.intervals import Interval, bootstrap
-from r1_router.scoring import score, token_f1
+from r1_router.summary import Summary, f1_of, figure, hits_text, recall_of
 from r1_router.types import Trajectory
 
 SEED = 0
@@ -19,41 +19,24 @@ SLICES = ("n_hops", "wording", "kind")
 """Keys of a question's row that the report breaks scores down by, where they are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class MethodRun:
-    """One method's trajectories on one benchmark, with the wall seconds a question took."""
-
-    method: str
-    trajectories: tuple[Trajectory, ...]
-    routing_accuracy: float | None
-    hit_at_5: dict[str, float]
-    seconds_per_question: float | None
-
-
-def recall_of(trajectory: Trajectory) -> float:
-    """F1-Recall of one question, 0..1; a failed one scores 0."""
-    return score(trajectory.answer.text, trajectory.question.answers).recall if trajectory.answer else 0.0
-
-
-def f1_of(trajectory: Trajectory) -> float:
-    """SQuAD token F1 of one question, 0..1; a failed one scores 0."""
-    return token_f1(trajectory.answer.text, trajectory.question.answers) if trajectory.answer else 0.0
+MethodRun = tuple[Summary, Sequence[Trajectory]]
+"""One method's summary on one benchmark and the trajectories it sums up."""
 
 
 def write_report(folder: Path, benchmark: str, runs: Sequence[MethodRun]) -> Path:
     """Write both files into `folder`; returns the HTML one's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.md").write_text(markdown(benchmark, runs), encoding="utf-8")
+    write_atomically(folder / "report.md", markdown(benchmark, runs))
     page = folder / "report.html"
-    page.write_text(html_page(benchmark, runs), encoding="utf-8")
+    write_atomically(page, html_page(benchmark, runs))
     return page
 
 
 def markdown(benchmark: str, runs: Sequence[MethodRun]) -> str:
     """The headline table and the slices of the first method, as GitHub reads them."""
-    lines = [f"# {benchmark}, {len(runs[0].trajectories)} questions", "", *_markdown_table(HEADLINE, headline(runs))]
-    for key, rows in slices(runs[0]):
-        lines += ["", f"## {runs[0].method} by {key}", "", *_markdown_table((key, *SLICE_COLUMNS), rows)]
+    summary, trajectories = runs[0]
+    lines = [f"# {benchmark}, {len(trajectories)} questions", "", *_markdown_table(HEADLINE, headline(runs))]
+    for key, rows in slices(trajectories):
+        lines += ["", f"## {summary['method']} by {key}", "", *_markdown_table((key, *SLICE_COLUMNS), rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -65,26 +48,26 @@ def headline(runs: Sequence[MethodRun]) -> list[tuple[str, ...]]:
     """A row a method; scores with their 95% bootstrap intervals over questions."""
     return [
         (
-            run.method,
-            _interval(run.trajectories, recall_of),
-            _interval(run.trajectories, f1_of),
-            _figure(run.routing_accuracy),
-            ", ".join(f"{name.removesuffix(' retriever')} {rate:.2f}" for name, rate in run.hit_at_5.items()) or "-",
-            _figure(run.seconds_per_question),
-            str(sum(trajectory.error is not None for trajectory in run.trajectories)),
+            summary["method"],
+            _interval(trajectories, recall_of),
+            _interval(trajectories, f1_of),
+            figure(summary["routing_accuracy"]),
+            hits_text(summary),
+            figure(summary["seconds_per_question"]),
+            str(summary["errors"]),
         )
-        for run in runs
+        for summary, trajectories in runs
     ]
 
 
-def slices(run: MethodRun) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """(key, rows) for each key of SLICES that every question of the run has."""
+def slices(trajectories: Sequence[Trajectory]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """(key, rows) for each key of SLICES that every question has."""
     for key in SLICES:
-        if not all(key in trajectory.question.extra for trajectory in run.trajectories):
+        if not all(key in trajectory.question.extra for trajectory in trajectories):
             continue
         rows: list[tuple[str, ...]] = []
-        for value in sorted({trajectory.question.extra[key] for trajectory in run.trajectories}):
-            part = [item for item in run.trajectories if item.question.extra[key] == value]
+        for value in sorted({trajectory.question.extra[key] for trajectory in trajectories}):
+            part = [item for item in trajectories if item.question.extra[key] == value]
             rows.append((str(value), str(len(part)), _interval(part, recall_of), _interval(part, f1_of)))
         yield key, rows
 
@@ -100,23 +83,25 @@ def instructive(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
 
 def html_page(benchmark: str, runs: Sequence[MethodRun]) -> str:
     """The page; every text from data is escaped."""
+    summary, trajectories = runs[0]
+    method = html.escape(summary["method"])
     body = [_bars(runs), _html_table(HEADLINE, headline(runs))]
-    for key, rows in slices(runs[0]):
-        body.append(f"<h2>{html.escape(runs[0].method)} by {html.escape(key)}</h2>")
+    for key, rows in slices(trajectories):
+        body.append(f"<h2>{method} by {html.escape(key)}</h2>")
         body.append(_html_table((key, *SLICE_COLUMNS), rows))
-    body.append(f"<h2>Traces of {html.escape(runs[0].method)}</h2>")
-    body += [_trace(trajectory) for trajectory in instructive(runs[0].trajectories)]
-    title = html.escape(f"{benchmark}, {len(runs[0].trajectories)} questions")
+    body.append(f"<h2>Traces of {method}</h2>")
+    body += [_trace(trajectory) for trajectory in instructive(trajectories)]
+    title = html.escape(f"{benchmark}, {len(trajectories)} questions")
     return PAGE.substitute(title=title, body="\n".join(body))
 
 
 def _bars(runs: Sequence[MethodRun]) -> str:
     """A bar a method: mean F1-Recall, with the interval as a thin line over it."""
     rows = []
-    for run in runs:
-        at = bootstrap([recall_of(item) for item in run.trajectories], SEED)
+    for summary, trajectories in runs:
+        at = bootstrap([recall_of(item) for item in trajectories], SEED)
         rows.append(
-            f'<div class="bar"><span>{html.escape(run.method)}</span><div><i style="width:{at.mean:.1%}"></i>'
+            f'<div class="bar"><span>{html.escape(summary["method"])}</span><div><i style="width:{at.mean:.1%}"></i>'
             f'<b style="left:{at.low:.1%};width:{at.high - at.low:.1%}"></b></div><span>{at.mean:.2f}</span></div>'
         )
     return "<h2>F1-Recall</h2>" + "".join(rows)
@@ -142,10 +127,6 @@ def _trace(trajectory: Trajectory) -> str:
 def _interval(trajectories: Sequence[Trajectory], value: Callable[[Trajectory], float]) -> str:
     at: Interval = bootstrap([value(item) for item in trajectories], SEED)
     return f"{at.mean:.3f} [{at.low:.3f}, {at.high:.3f}]"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from r1_router import jsonl
 from r1_router.errors import ConfigError
+from r1_router.files import write_atomically
 from r1_router.types import Question, Source, Trajectory
 
 
@@ -24,7 +26,7 @@ def result_path(results_dir: Path, model: str, benchmark: str, method: str) -> P
 def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source]) -> dict[str, Trajectory]:
     """The answered questions in `path`, by id; failed ones leave the file, to be tried again.
 
-    A record whose question has another text by now is not an answer to it and leaves the file too.
+    A record whose question has another text or picture by now is not an answer to it and leaves the file too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonl.repair_tail(path)
@@ -34,13 +36,17 @@ def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source])
     for record in records:
         trajectory = Trajectory.from_json(record, sources)
         question = asked.get(trajectory.question.id)
-        stale = question is not None and question.text != trajectory.question.text
+        stale = question is not None and _asked(question) != _asked(trajectory.question)
         if trajectory.error is None and not stale and trajectory.question.id not in done:
             kept.append(record)
             done[trajectory.question.id] = trajectory
     if len(kept) < len(records):
         jsonl.rewrite(path, kept)
     return {id_: replace(trajectory, question=asked[id_]) for id_, trajectory in done.items() if id_ in asked}
+
+
+def _asked(question: Question) -> tuple[str, str]:
+    return question.text, Path(question.image or "").name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +67,38 @@ def open_note(path: Path, settings: Mapping[str, Any], *, replace_others: bool =
     """The note of the results in `path`, or a new one where there are none.
 
     Answers of an older adapter or knowledge base must not be resumed as the new one's: when `settings` differ from
-    the noted ones, raises ConfigError, or deletes the old results if `replace_others`.
+    the noted ones, or nothing is noted, raises ConfigError, or puts the old results aside if `replace_others`.
     """
     settings = json.loads(json.dumps(settings))  # as they will be read back
-    note_path = _note_path(path)
-    if not (note_path.exists() and path.exists()):
+    if not path.exists() or path.stat().st_size == 0:
         return RunNote(settings)
-    note = RunNote(**json.loads(note_path.read_text(encoding="utf-8")))
+    note = _read_note(_note_path(path))
     changed = sorted(k for k in note.settings.keys() | settings.keys() if note.settings.get(k) != settings.get(k))
     if not changed:
         return note
     if not replace_others:
-        raise ConfigError(f"{path} was made by other settings ({', '.join(changed)}); --fresh replaces it.")
-    path.unlink()
+        raise ConfigError(f"{path} was made by other settings ({', '.join(changed)}); --fresh puts it aside.")
+    _put_aside(path)
     return RunNote(settings)
 
 
 def write_note(path: Path, note: RunNote) -> None:
     """Put the note beside the results in `path`, atomically."""
-    note_path = _note_path(path)
-    note_path.parent.mkdir(parents=True, exist_ok=True)
-    part = note_path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(note), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    part.replace(note_path)
+    write_atomically(_note_path(path), json.dumps(asdict(note), indent=1, sort_keys=True) + "\n")
+
+
+def _read_note(path: Path) -> RunNote:
+    """The note at `path`; one without settings, which equal none, where it is missing or torn."""
+    try:
+        return RunNote(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return RunNote({})
+
+
+def _put_aside(path: Path) -> None:
+    """Rename the results to the first free `NAME.1.jsonl`, `NAME.2.jsonl`, .."""
+    aside = next(free for n in count(1) if not (free := path.with_suffix(f".{n}.jsonl")).exists())
+    path.rename(aside)
 
 
 def _note_path(path: Path) -> Path:

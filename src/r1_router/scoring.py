@@ -164,9 +164,12 @@ def _nearest(value: float, low: float, high: float) -> Iterator[float]:
     """The accepted numbers next to `value`: at most one integer and three of the steps."""
     if int(low) <= int(value) <= int(high):
         yield int(value)
+    if not math.isfinite(high - low):
+        return
     step = _step(high - low)
     count = math.ceil((high + step - low) / step)
-    stride = (low + step) - low  # rounded as numpy.arange rounds it, or the third decimal can differ
+    # Rounded as numpy.arange rounds it, or the third decimal can differ; beyond 2^53 nothing is left of a step.
+    stride = (low + step) - low or step
     nearest = round((value - low) / stride)
     for index in range(max(nearest - 1, 0), min(nearest + 2, count)):
         yield round(low + index * stride, 3)

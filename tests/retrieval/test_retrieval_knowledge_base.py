@@ -148,7 +148,7 @@ def test_changed_passages_or_pictures_or_encoder_build_anew(
     passages.write_text(passages.read_text().replace("alpha", "omega"))
     assert not build(passages, folder, IMAGE, random_image_encoder).reused
     assert not build(passages, folder, IMAGE, make_encoder(1)).reused
-    assert [path.name for path in folder.parent.iterdir()] == ["image"]
+    assert {path.name for path in folder.parent.iterdir()} == {"image", ".image.lock"}
 
 
 def test_a_build_cut_short_goes_on_where_it_was(
@@ -264,3 +264,12 @@ def test_another_encoder_or_source_is_refused(built: Path, make_encoder: MakeEnc
         load(built, TEXT, make_encoder(1))
     with pytest.raises(KnowledgeBaseError, match="not for 'table retriever'"):
         load(built, TABLE, encoder)
+
+
+def test_a_folder_with_other_files_is_never_replaced(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    mistyped = tmp_path / "papers"
+    mistyped.mkdir()
+    (mistyped / "thesis.txt").write_text("years of work")
+    with pytest.raises(KnowledgeBaseError, match="not empty and no knowledge base"):
+        build(write_passages(tmp_path, passage_rows()), mistyped, TEXT, encoder)
+    assert (mistyped / "thesis.txt").read_text() == "years of work"

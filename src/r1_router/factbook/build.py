@@ -19,7 +19,8 @@ from typing import Any
 from r1_router.factbook.corpus import Cell, Table, Topic, build_tables, cells, text_id, text_records
 from r1_router.factbook.flags import Flag, build_flags, distort, flag_of
 from r1_router.factbook.hops import World
-from r1_router.factbook.questions import PARTNER_CAP, Draft, Writer, draw
+from r1_router.factbook.questions import PARTNER_CAP, Draft, Writer
+from r1_router.factbook.recipes import draw
 from r1_router.factbook.relations import Relation, answers_of, load_relations
 from r1_router.factbook.source import Country, load_regions, load_yaml, read_countries
 

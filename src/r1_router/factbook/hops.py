@@ -39,10 +39,6 @@ class Ref:
     country: Country
     hops: tuple[Hop, ...] = ()
 
-    @property
-    def shows_flag(self) -> bool:
-        return any(hop.source is IMAGE for hop in self.hops)
-
 
 @dataclass(frozen=True, slots=True)
 class World:

@@ -1,12 +1,11 @@
-"""Questions of the Factbook world: kinds by number of hops, each a draw from one split's countries and wordings."""
+"""Questions of the Factbook world, each a draw from one split's countries and wordings."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from typing import Any
 
 from r1_router.factbook.corpus import Topic
@@ -21,12 +20,11 @@ from r1_router.factbook.hops import (
     partner_hop,
     superlative_hop,
 )
-from r1_router.types import NONE
+from r1_router.types import IMAGE, NONE
 
 HELD_OUT_SHARE = 0.6  # how often one wording of a held-out question comes from the held-out list
 PARTNER_CAP = 8  # draws that may lead through one export partner, per hop count and wording, in 300 questions
 CLEAR_GAP = 0.03  # relative difference two compared figures have at least
-MAX_TRIES = 200
 
 
 class Unfit(Exception):
@@ -233,7 +231,7 @@ class Writer:
         return self.rng.choice(items)
 
     def _draft(self, kind: str, text: str, hops: tuple[Hop, ...], answers: tuple[str, ...], closing: str) -> Draft:
-        flags = [hop.gold_ids[0] for hop in hops if hop.source.tag == "tir"]
+        flags = [hop.gold_ids[0] for hop in hops if hop.source is IMAGE]
         return Draft(kind, text[0].upper() + text[1:], hops, answers, closing, flags[0] if flags else "")
 
 
@@ -243,70 +241,3 @@ def _low(hop: Hop) -> str:
 
 def _shift(hops: tuple[Hop, ...], a: Ref) -> tuple[Hop, ...]:
     return tuple(hop.shifted(len(a.hops) + 1) for hop in hops)
-
-
-Recipe = Callable[[Writer], Draft]
-# Kinds by number of hops; a kind listed twice is drawn twice as often.
-RECIPES: dict[int, tuple[Recipe, ...]] = {
-    1: (
-        lambda w: w.fact(w.plain()),
-        lambda w: w.fact(w.plain()),
-        lambda w: w.figure(w.plain()),
-        lambda w: w.identify(),
-        lambda w: w.reverse(),
-        lambda w: w.superlative(),
-    ),
-    2: (
-        lambda w: w.fact(w.flag()),
-        lambda w: w.fact(w.flag()),
-        lambda w: w.figure(w.flag()),
-        lambda w: w.figure(w.flag()),
-        lambda w: w.figure(w.holder()),
-        lambda w: w.fact(w.holder()),
-        lambda w: w.fact(w.leader()),
-        lambda w: w.figure(w.leader()),
-        lambda w: w.figure(w.partner(w.plain())),
-        lambda w: w.compare(w.plain(), w.plain()),
-        lambda w: w.yes_no(w.plain(), w.plain()),
-        lambda w: w.earlier(w.plain(), w.plain()),
-    ),
-    3: (
-        lambda w: w.compare(w.flag(), w.plain()),
-        lambda w: w.yes_no(w.flag(), w.plain()),
-        lambda w: w.earlier(w.flag(), w.plain()),
-        lambda w: w.compare(w.holder(), w.plain()),
-        lambda w: w.yes_no(w.leader(), w.plain()),
-        lambda w: w.figure(w.partner(w.flag())),
-        lambda w: w.figure(w.partner(w.flag())),
-        lambda w: w.fact(w.partner(w.flag())),
-        lambda w: w.fact(w.partner(w.holder())),
-        lambda w: w.figure(w.partner(w.leader())),
-    ),
-}
-
-
-def draw(writer: Writer, hops: int, count: int, taken: set[str]) -> Iterator[tuple[Draft, bool]]:
-    """`count` new questions of `hops` hops, with whether each uses a held-out wording; kinds take turns."""
-    recipes = cycle(RECIPES[hops])
-    found = 0
-    while found < count:
-        draft = _one(writer, next(recipes), taken)
-        if draft:
-            found += 1
-            yield draft, writer.unseen
-
-
-def _one(writer: Writer, recipe: Recipe, taken: set[str]) -> Draft | None:
-    """One new question, or None where the split holds no more of the kind."""
-    for _ in range(MAX_TRIES):
-        writer.unseen, writer.through = False, ""
-        try:
-            draft = recipe(writer)
-        except Unfit:
-            continue
-        key = f"{draft.text}|{draft.flag_country}"
-        if key not in taken and draft.answers and writer.unseen == writer.held_out:
-            taken.add(key)
-            writer.partners_drawn[writer.through] += 1
-            return draft
-    return None

@@ -46,13 +46,11 @@ def load_regions() -> Regions:
     """`of` maps a country code to (split, region)."""
     raw = load_yaml("regions.yaml")
     of = {
-        str(code): (split, region)
+        code: (split, region)
         for split in ("train", "dev", "test")
         for region, codes in raw[split].items()
         for code in codes
     }
-    # YAML 1.1 reads the bare code `no` (Norway) as false.
-    of["no"] = of.pop("False")
     return Regions(of, raw["names"], raw["abbreviations"])
 
 
@@ -78,7 +76,7 @@ def _name(code: str, fields: Fields, regions: Regions) -> str:
 def _iso(fields: Fields) -> str:
     """The two-letter code that flag collections use, from the internet country code (`.uk` is their `gb`)."""
     found = re.search(r"\.([a-z]{2})\b", text_at(fields, ("Communications", "Internet country code")))
-    return {"uk": "gb", "": ""}.get(found[1], found[1]) if found else ""
+    return {"uk": "gb"}.get(found[1], found[1]) if found else ""
 
 
 def clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a hosted one."""
+"""A language model behind an OpenAI-compatible server that takes `top_k`: vLLM, SGLang, llama.cpp."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ class OpenAILLM:
         timeout: float = 300.0,
         first_wait: float = FIRST_WAIT,
     ) -> None:
-        headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
+        self._headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._model = model
         self._first_wait = first_wait
-        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=httpx.Limits(max_connections=None))
+        self._timeout = timeout
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
         body = {
@@ -66,12 +68,22 @@ class OpenAILLM:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _connections(self) -> httpx.AsyncClient:
+        """The client of the running event loop: connections cannot outlive the loop that opened them."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            limits = httpx.Limits(max_connections=None)
+            self._loop = loop
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout, limits=limits)
+        return self._client
 
     async def _post(self, body: dict[str, Any]) -> Reply | str:
         """One try: a reply, or what went wrong that another try may mend. Raises EngineError where none will."""
         try:
-            response = await self._client.post(self._url, json=body)
+            response = await self._connections().post(self._url, json=body)
         except httpx.TransportError as error:
             return f"{type(error).__name__}: {error}"
         if response.status_code in _WORTH_RETRYING:

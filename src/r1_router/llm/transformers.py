@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r1_router.errors import ConfigError, EngineError
+from r1_router.dtypes import torch_dtype
+from r1_router.errors import EngineError
 from r1_router.llm.content import text_only
 from r1_router.types import Message, Reply, Sampling
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     import torch
 
     from r1_router.llm.decoding import Request
-
-DTYPES = ("float32", "bfloat16", "auto")
-_FAST_BFLOAT16 = ("avx512_bf16", "amx_bf16")
-"""CPU flags of processors that multiply bfloat16 natively; others emulate it, several times slower than float32."""
 
 
 class TransformersLLM:
@@ -47,7 +44,7 @@ class TransformersLLM:
         if threads is not None:
             torch.set_num_threads(threads)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        weights, self._tokenizer = _load(model, adapter, _dtype(dtype, device), device)
+        weights, self._tokenizer = _load(model, adapter, torch_dtype(dtype, device), device)
         limit = weights.config.max_position_embeddings
         self._context = min(context or limit, limit)
         self._batch = batch
@@ -116,22 +113,6 @@ class TransformersLLM:
     def _tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
-
-
-def fast_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this CPU multiplies bfloat16 natively; False where that cannot be told."""
-    return cpuinfo.is_file() and any(flag in cpuinfo.read_text(encoding="utf-8") for flag in _FAST_BFLOAT16)
-
-
-def _dtype(name: str, device: str) -> torch.dtype:
-    import torch
-
-    if name not in DTYPES:
-        raise ConfigError(f"llm.dtype: {name!r} is not one of {', '.join(DTYPES)}.")
-    if name == "auto":
-        name = "bfloat16" if device == "cuda" or fast_bfloat16() else "float32"
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
 
 
 def _load(model: str | Path, adapter: str | Path | None, dtype: torch.dtype, device: str) -> tuple[Any, Any]:

@@ -20,20 +20,12 @@ METHODS: dict[str, Callable[[Settings], Method]] = {
     "rag-text": partial(rag, tag=TEXT.tag),
     "rag-image": partial(rag, tag=IMAGE.tag),
     "rag-table": partial(rag, tag=TABLE.tag),
-    "rag-all": rag,
+    "rag": rag,
 }
-ALIASES = {"rag": "rag-all"}
 
 
 def make_method(name: str, settings: Settings) -> Method:
     """The method `name`, working as `settings` say; raises ConfigError naming the methods there are."""
-    name = canonical_name(name)
-    return METHODS[name](settings)
-
-
-def canonical_name(name: str) -> str:
-    """The one name a method has in result files."""
-    name = ALIASES.get(name, name)
     if name not in METHODS:
         raise ConfigError(f"--method: no method is named {name!r}; there are {', '.join(METHODS)}.")
-    return name
+    return METHODS[name](settings)

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from r1_router.errors import DataError, KnowledgeBaseError
+from r1_router.files import held, write_atomically
 from r1_router.retrieval.dense import build_dense, save_dense
 from r1_router.retrieval.lexical import SETTINGS, build_lexical, lexical_text
 from r1_router.retrieval.manifest import (
     DENSE,
     LEXICAL,
+    MANIFEST,
     PASSAGES,
     Inputs,
     read_manifest,
@@ -54,19 +56,23 @@ def build(
 
     Image paths are taken from `image_root`, by default the world folder (two up from the file). `progress` is called
     with the passages encoded and their number. A build that is cut short goes on where it was; the folder of before
-    stays in use until the new one is whole. Raises DataError naming the line of a bad passage.
+    stays in use until the new one is whole. Raises DataError naming the line of a bad passage, KnowledgeBaseError for
+    a `folder` with other files in it.
     """
     store = open_store(passages)
     root = image_root or passages.resolve().parents[1]
     inputs = _inputs(store, source, encoder, root)
-    if _is_current(folder, inputs):
-        return Built(folder, len(store), reused=True)
-    check_passages(store)
-    part = _part_folder(folder, inputs)
-    _encode_missing(store, encoder, part / VECTORS, root, progress)
-    _index(store, encoder.dim, part)
-    write_manifest(part, inputs, len(store))
-    _swap_in(part, folder)
+    with held(folder.with_name(f".{folder.name}.lock")):
+        if _is_current(folder, inputs):
+            return Built(folder, len(store), reused=True)
+        _require_replaceable(folder)
+        check_passages(store)
+        part = _part_folder(folder, inputs)
+        _encode_missing(store, encoder, part / VECTORS, root, progress)
+        whole = _index(store, encoder.dim, part)
+        write_manifest(whole, inputs, len(store))
+        _swap_in(whole, folder)
+        shutil.rmtree(part)
     return Built(folder, len(store), reused=False)
 
 
@@ -103,6 +109,15 @@ def _is_current(folder: Path, inputs: Inputs) -> bool:
         return False  # missing or broken: it is to be built
 
 
+def _require_replaceable(folder: Path) -> None:
+    """Refuse to put a knowledge base in the place of somebody's files: a mistyped path must not cost them."""
+    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if found and not found & {MANIFEST, DENSE, LEXICAL}:
+        raise KnowledgeBaseError(
+            f"{folder} is not empty and no knowledge base: give another `folder` in the config, or remove it."
+        )
+
+
 def _part_folder(folder: Path, inputs: Inputs) -> Path:
     """The hidden folder beside `folder` to build in; what an earlier build of other inputs left there is cleared."""
     part = folder.with_name(f".{folder.name}.part")
@@ -110,7 +125,7 @@ def _part_folder(folder: Path, inputs: Inputs) -> Path:
     if part.exists() and not ((part / INPUTS).is_file() and (part / INPUTS).read_text(encoding="utf-8") == wanted):
         shutil.rmtree(part)
     part.mkdir(parents=True, exist_ok=True)
-    (part / INPUTS).write_text(wanted, encoding="utf-8")
+    write_atomically(part / INPUTS, wanted)
     return part
 
 
@@ -134,21 +149,23 @@ def _item(row: Row, root: Path) -> Query:
     return Query(row["text"], str(path) if path else None)
 
 
-def _index(store: PassageStore, dim: int, part: Path) -> None:
-    """Write the served files into `part` and remove the working ones."""
+def _index(store: PassageStore, dim: int, part: Path) -> Path:
+    """Write the served files into a folder of their own inside `part`, so that a kill here costs no vectors."""
+    whole = part / "whole"
+    shutil.rmtree(whole, ignore_errors=True)
+    whole.mkdir()
     vectors: Vectors = np.memmap(part / VECTORS, dtype=np.float32, mode="r", shape=(len(store), dim))
-    save_dense(build_dense(vectors), part / DENSE)
-    build_lexical(lexical_text(row["title"], row["text"]) for row in store).save(part / LEXICAL)
-    shutil.copyfile(store.path, part / PASSAGES)
-    (part / VECTORS).unlink()
-    (part / INPUTS).unlink()
+    save_dense(build_dense(vectors), whole / DENSE)
+    build_lexical(lexical_text(row["title"], row["text"]) for row in store).save(whole / LEXICAL)
+    shutil.copyfile(store.path, whole / PASSAGES)
+    return whole
 
 
-def _swap_in(part: Path, folder: Path) -> None:
-    """Put `part` in the place of `folder`; a folder cannot be replaced in one step, so the old one steps aside."""
+def _swap_in(whole: Path, folder: Path) -> None:
+    """Put `whole` in the place of `folder`; a folder cannot be replaced in one step, so the old one steps aside."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
-    part.rename(folder)
+    whole.rename(folder)
     shutil.rmtree(old, ignore_errors=True)

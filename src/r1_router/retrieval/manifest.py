@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from r1_router.errors import KnowledgeBaseError
+from r1_router.files import sha256_of, write_atomically
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -45,9 +44,7 @@ class Manifest:
 def write_manifest(folder: Path, inputs: Inputs, rows: int) -> Manifest:
     """Record the files that are in `folder` now; called last, as its presence says that the folder is whole."""
     manifest = Manifest(inputs, rows, _checksums(folder))
-    part = folder / f".{MANIFEST}.part"
-    part.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(part, folder / MANIFEST)
+    write_atomically(folder / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n")
     return manifest
 
 
@@ -69,16 +66,10 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hex."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _checksums(folder: Path) -> dict[str, str]:
     """SHA-256 by path from the folder, sorted."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(folder).as_posix(): file_sha256(path) for path in files}
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 
 def _check_files(folder: Path, expected: dict[str, str]) -> None:

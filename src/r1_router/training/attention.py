@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-GROUPED = "r1_router_grouped"
+GROUPED = "r1_router_training"
 
 
 def grouped_attention(
@@ -32,4 +32,6 @@ def grouped_attention(
     return mixed.view(batch, heads, length, width).transpose(1, 2), None
 
 
-AttentionInterface.register(GROUPED, grouped_attention)
+def register_attention() -> None:
+    """Make `attn_implementation=GROUPED` known to the library."""
+    AttentionInterface.register(GROUPED, grouped_attention)

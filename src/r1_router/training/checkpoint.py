@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -61,13 +59,6 @@ def replace(partial: Path, path: Path) -> None:
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, path)
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write one JSON object, atomically."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    replace(partial, path)
 
 
 def _restore(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from r1_router.dtypes import torch_dtype
 from r1_router.errors import ConfigError
-from r1_router.llm.transformers import fast_bfloat16
-from r1_router.training.attention import GROUPED
+from r1_router.training.attention import GROUPED, register_attention
 from r1_router.training.checkpoint import replace
 from r1_router.training.data import Batch
 from r1_router.training.merged_lora import merge_in_forward
@@ -23,13 +23,11 @@ from r1_router.training.merged_lora import merge_in_forward
 if TYPE_CHECKING:
     from r1_router.training.sft import SftConfig
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder; raises ConfigError for one that cannot frame a chat."""
     if not (folder / "config.json").exists():
-        raise ConfigError(f"{folder} holds no model (no config.json there); fetch one with `r1-router fetch`")
+        raise ConfigError(f"no model in {folder} (no config.json there); `r1-router models` fetches the embedded one")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if tokenizer.chat_template is None or tokenizer.eos_token is None:
         raise ConfigError(f"the tokenizer in {folder} lacks a chat template or an end-of-turn token")
@@ -39,8 +37,9 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def load_model(config: SftConfig) -> PeftModel:
     """Frozen weights in `config.dtype`, with float32 LoRA matrices on every linear layer but the head."""
     keep_freed_memory()
+    register_attention()
     torch.manual_seed(config.seed)
-    dtype = resolve_dtype(config.dtype)
+    dtype = torch_dtype(config.dtype)
     base = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype, attn_implementation=GROUPED)
     base.config.use_cache = False
     lora = LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
@@ -50,15 +49,6 @@ def load_model(config: SftConfig) -> PeftModel:
         for layer in base.base_model.layers:  # each by itself: the code is the same, so it is compiled once
             layer.compile(dynamic=True)
     return model
-
-
-def resolve_dtype(name: str) -> torch.dtype:
-    """`float32`, `bfloat16`, or `auto`: bfloat16 where the CPU multiplies it natively, since elsewhere it is slower."""
-    if name == "auto":
-        return torch.bfloat16 if fast_bfloat16() else torch.float32
-    if name not in DTYPES:
-        raise ConfigError(f"dtype is {name!r}; use one of {', '.join(DTYPES)}, auto")
-    return DTYPES[name]
 
 
 def completion_loss(model: PeftModel, batch: Batch) -> Tensor:

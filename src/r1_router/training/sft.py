@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r1_router import jsonl
+from r1_router.files import sha256_of, write_atomically
 from r1_router.training.data import Batch, Example, epoch_batches, load_examples, pad
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT, LOG, CARD = "checkpoint.safetensors", "training_log.jsonl", "card.json"
 NOT_IN_DIGEST = ("model", "data", "output", "checkpoint_steps", "max_minutes", "command")
-"""Settings that do not change the result, and paths: the data's own digest is taken instead."""
+"""Settings that do not change the result, and paths: digests of the model's weights and of the data stand for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     from r1_router.training.model import load_model, load_tokenizer, save_adapter
 
     run = run_digest(config)
-    if card := _finished_card(config.output / CARD, run):
+    if card := finished_card(config):
         return card
     config.output.mkdir(parents=True, exist_ok=True)
     tokenizer = load_tokenizer(config.model)
@@ -113,16 +114,21 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     checkpoint.save(saved, progress, parameters, optimizer)
     save_adapter(model, config.output)
     card = _card(config, run, log, len(batches)) | {"rows": len(examples), "rows_too_long": dropped}
-    checkpoint.write_json(config.output / CARD, card)
+    write_atomically(config.output / CARD, json.dumps(card, indent=2) + "\n")
     if progress.step == len(batches):
         saved.unlink()
     return card
 
 
 def run_digest(config: SftConfig) -> str:
-    """A name for the settings and data that determine the result: only an equal run may resume a checkpoint."""
+    """A name for the settings and inputs that determine the result: only an equal run may resume a checkpoint."""
     settings = {key: value for key, value in asdict(config).items() if key not in NOT_IN_DIGEST}
-    return hashlib.sha256(json.dumps([settings, _sha256(config.data)], sort_keys=True).encode()).hexdigest()[:16]
+    parts = [settings, *map(sha256_of, _inputs(config))]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _inputs(config: SftConfig) -> list[Path]:
+    return [config.data, *sorted(config.model.glob("*.safetensors"))]
 
 
 def plan_batches(config: SftConfig, examples: Sequence[Example]) -> list[list[int]]:
@@ -166,7 +172,7 @@ def _card(config: SftConfig, run: str, log: Sequence[StepLog], planned: int) -> 
         "run": run,
         "model": config.model.name,
         "data": config.data.name,
-        "data_sha256": _sha256(config.data),
+        "data_sha256": sha256_of(config.data),
         "settings": settings,
         "planned_steps": planned,
         "steps": len(log),
@@ -175,12 +181,13 @@ def _card(config: SftConfig, run: str, log: Sequence[StepLog], planned: int) -> 
     }
 
 
-def _finished_card(path: Path, run: str) -> dict[str, Any] | None:
+def finished_card(config: SftConfig) -> dict[str, Any] | None:
     """The card of this very run, if all its steps are done."""
-    if not path.exists():
+    path = config.output / CARD
+    if not (path.exists() and config.data.exists()):
         return None
-    card = json.loads(path.read_text(encoding="utf-8"))
-    return card if card["run"] == run and card["steps"] == card["planned_steps"] else None
+    card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return card if card["run"] == run_digest(config) and card["steps"] == card["planned_steps"] else None
 
 
 def _rewound_log(path: Path, step: int) -> list[StepLog]:
@@ -189,8 +196,3 @@ def _rewound_log(path: Path, step: int) -> list[StepLog]:
     rows = [StepLog(**row) for row in jsonl.read(path)][:step] if path.exists() else []
     jsonl.rewrite(path, map(asdict, rows))
     return rows
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

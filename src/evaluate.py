@@ -1,0 +1,134 @@
+"""Score results files with the published command.
+
+    cd src && python evaluate.py --dataset_name all --method "r1-router3"
+
+reads {results_root}/{model}/{dataset}_{method}.jsonl and prints for each benchmark the published F1-Recall, in percent,
+and the metrics that stand beside it, each with its version, the questions it applies to and a 95% bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r1_router.benchmarks import PUBLISHED, Benchmark, benchmark_named
+from r1_router.errors import ConfigError, R1RouterError
+from r1_router.metrics import HEADLINE, METRICS, Measure, measure, metric_named
+from r1_router.predictions import ResultsFile, read_predictions
+from r1_router.results import result_path
+
+RESULTS_ROOT = Path(__file__).resolve().parents[1] / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One benchmark's results file with its measures, the published one first."""
+
+    benchmark: Benchmark
+    results: ResultsFile
+    measures: tuple[Measure, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": str(self.results.path),
+            "rows": len(self.results.predictions),
+            "benchmark_rows": self.benchmark.rows,
+            "notes": self.results.notes(),
+            "metrics": {one.metric.name: one.to_json() for one in self.measures},
+        }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Evaluate and print; 1 if any data set could not be evaluated, the others are printed all the same."""
+    args = parse(argv)
+    evaluated: list[Evaluated] = []
+    errors: dict[str, str] = {}
+    try:
+        names = chosen_metrics(args.metrics)
+        benchmarks = list(PUBLISHED.values()) if args.dataset_name == "all" else [benchmark_named(args.dataset_name)]
+        model = args.model_name or only_model(args.results_root)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for benchmark in benchmarks:
+        try:
+            path = result_path(args.results_root, model, benchmark.name, args.method)
+            evaluated.append(evaluate(benchmark, path, names, args.seed))
+            print(describe(evaluated[-1], args.method), flush=True)
+        except R1RouterError as error:
+            errors[benchmark.name] = str(error)
+            print(f"error: {benchmark.name}: {error}", file=sys.stderr)
+    if args.json:
+        write_json(args.json, args, model, evaluated, errors)
+    return 1 if errors else 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset_name", default="all", help="a benchmark, or all: the six of the paper")
+    parser.add_argument("--method", default="r1-router3", help="as it stands in the file's name")
+    parser.add_argument("--model_name", help="the folder of the results; may be left out where there is only one")
+    parser.add_argument("--results_root", type=Path, default=RESULTS_ROOT, help=f"default: {RESULTS_ROOT.name}/")
+    parser.add_argument("--metrics", default=",".join(METRICS), help="some of %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    return parser.parse_args(argv)
+
+
+def chosen_metrics(listed: str) -> list[str]:
+    """The metrics named in `listed`, once each, after the published one."""
+    named = [metric_named(name.strip()).name for name in listed.split(",")]
+    return list(dict.fromkeys([HEADLINE, *named]))
+
+
+def only_model(root: Path) -> str:
+    """The one folder under the results root; raises ConfigError where there are more or none."""
+    folders = sorted(path.name for path in root.iterdir() if any(path.glob("*.jsonl"))) if root.is_dir() else []
+    if len(folders) != 1:
+        raise ConfigError(f"--model_name: {root} has results of {', '.join(folders) or 'no model'}; name one.")
+    return folders[0]
+
+
+def evaluate(benchmark: Benchmark, path: Path, metrics: Sequence[str], seed: int) -> Evaluated:
+    """Read and measure one results file; raises DataError naming file and line."""
+    results = read_predictions(path, benchmark.gold)
+    pairs = [prediction.pair for prediction in results.predictions]
+    return Evaluated(benchmark, results, tuple(measure(pairs, metrics, seed)))
+
+
+def describe(evaluated: Evaluated, method: str) -> str:
+    """The published two lines, then the counts and the other metrics that apply."""
+    headline, *others = evaluated.measures
+    rows = len(evaluated.results.predictions)
+    lines = [
+        f"{evaluated.benchmark.name} {method} eval:",
+        f"F1-Recall:  {headline}  {headline.metric.label}",
+        f"  {rows} of {evaluated.benchmark.rows} questions",
+        *(f"  {what}: {count}" for what, count in evaluated.results.notes().items()),
+        *(f"  {one.metric.label:20} {one}  n={one.n}" for one in others if one.n),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_json(
+    path: Path, args: argparse.Namespace, model: str, evaluated: Sequence[Evaluated], errors: dict[str, str]
+) -> None:
+    """The figures, unrounded, with all that they depend on."""
+    report = {
+        "model": model,
+        "method": args.method,
+        "seed": args.seed,
+        "datasets": {one.benchmark.name: one.to_json() for one in evaluated},
+        "errors": errors,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

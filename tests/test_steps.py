@@ -1,0 +1,110 @@
+"""Step rows: the prompts of inference, gold completions that parse back, no passage of a held-out country."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r1_router.factbook.splits import passages_outside
+from r1_router.prompts import answer_messages, load_prompts, route_messages
+from r1_router.replies import BadReply, parse_answer, parse_plan
+from r1_router.training.steps import StepMaker, text_question
+from r1_router.types import PUBLISHED_SOURCES, Passage, Query, Source
+
+WORLD = Path(__file__).parents[1] / "datasets" / "factbook"
+FORBIDDEN = "text/be/capital/0"
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    lines = (WORLD / "questions_train.jsonl").read_text("utf-8").splitlines()[:200]
+    return [json.loads(line) for line in lines]
+
+
+def search_with(rows: Sequence[dict[str, Any]], *, gold: bool) -> Any:
+    """A search that puts a forbidden passage first, then (if `gold`) every passage that answers the query."""
+    wanted = {hop["query"]: hop["gold_ids"] for row in rows for hop in row["hops"] if "gold_ids" in hop}
+
+    def search(source: Source, queries: Sequence[Query]) -> list[list[Passage]]:
+        return [
+            [Passage(ident, f"text of {ident}", 1.0, source) for ident in [FORBIDDEN, "text/us/climate/0", *found]]
+            for found in (wanted.get(query.text, []) if gold else [] for query in queries)
+        ]
+
+    return search
+
+
+def maker(rows: Sequence[dict[str, Any]], *, gold: bool = True) -> StepMaker:
+    search = search_with(rows, gold=gold)
+    return StepMaker(load_prompts("trained"), PUBLISHED_SOURCES, search, 3, passages_outside("train"))
+
+
+def test_every_completion_parses_back(rows: list[dict[str, Any]]) -> None:
+    made = maker(rows).router_rows(rows, 0)
+    kinds = {row["step_type"] for row in made}
+    assert kinds == {"ret", "ans", "final"}
+    for row in made:
+        reply = row["completion"]
+        parsed = parse_plan(reply, PUBLISHED_SOURCES) if row["step_type"] == "ret" else parse_answer(reply)
+        assert not isinstance(parsed, BadReply), (row, parsed)
+
+
+def test_prompts_are_those_of_inference(rows: list[dict[str, Any]]) -> None:
+    prompts = load_prompts("trained")
+    by_id = {row["id"]: row for row in rows}
+    made = maker(rows).router_rows(rows, 0)
+    firsts = [row for row in made if row["step_type"] == "ret" and "Sub-question1" not in row["messages"][1]["content"]]
+    assert firsts
+    for row in firsts:
+        assert row["messages"] == route_messages(prompts, text_question(by_id[row["id"]]), [], PUBLISHED_SOURCES)
+
+
+def test_answer_rows_point_at_the_gold_passage_and_show_nothing_forbidden(rows: list[dict[str, Any]]) -> None:
+    answers = [row for row in maker(rows).router_rows(rows, 0) if row["step_type"] == "ans"]
+    assert answers
+    for row in answers:
+        assert FORBIDDEN not in row["messages"][1]["content"]
+        label = row["completion"].removeprefix("<think>").split()[0]
+        shown = next(line for line in row["messages"][1]["content"].splitlines() if line.startswith(f"{label}:"))
+        assert "us/climate" not in shown
+
+
+def test_without_the_gold_passage_there_is_no_answer_row(rows: list[dict[str, Any]]) -> None:
+    kinds = {row["step_type"] for row in maker(rows, gold=False).router_rows(rows, 0)}
+    assert "ans" not in kinds and "ret" in kinds
+
+
+def test_the_same_seed_gives_the_same_rows(rows: list[dict[str, Any]]) -> None:
+    assert maker(rows).router_rows(rows, 3) == maker(rows).router_rows(rows, 3)
+    assert maker(rows).router_rows(rows, 3) != maker(rows).router_rows(rows, 4)
+
+
+def test_rag_rows_ask_the_whole_question(rows: list[dict[str, Any]]) -> None:
+    made = maker(rows).rag_rows(rows, 0)
+    by_id = {row["id"]: row for row in rows}
+    assert len(made) == len(rows)
+    for row in made:
+        question = by_id[row["id"]]
+        assert question["question"] in row["messages"][1]["content"]
+        parsed = parse_answer(row["completion"])
+        assert not isinstance(parsed, BadReply) and parsed.text == str(question["answers"][0]).lower()
+
+
+def test_passages_outside_train() -> None:
+    outside = passages_outside("train")
+    assert outside("text/be/capital/0") and outside("image/fj") and outside("table/growth/the-sahel/2023")
+    assert not outside("text/us/capital/0") and not outside("table/growth/north-america/2023")
+    assert not outside("table/growth/world-ranking/2023/4")
+
+
+def test_answer_prompt_is_that_of_inference(rows: list[dict[str, Any]]) -> None:
+    row = next(row for row in maker(rows).router_rows(rows, 0) if row["step_type"] == "ans")
+    lines = row["messages"][1]["content"].splitlines()
+    query = lines[-1].removeprefix("Question: ")
+    source = next(source for source in PUBLISHED_SOURCES if lines[0].startswith(source.tag))
+    passages = [Passage("", line.split(": ", 1)[1], 0.0, source) for line in lines if line.startswith(source.tag)]
+    assert row["messages"] == answer_messages(load_prompts("trained"), Query(query), passages)
