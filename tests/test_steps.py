@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from r1_router.factbook.splits import passages_outside
+from r1_router.factbook.splits import country_names, passages_outside, place_names, region_names
 from r1_router.prompts import answer_messages, load_prompts, route_messages
 from r1_router.replies import BadReply, parse_answer, parse_plan
 from r1_router.training.steps import StepMaker, text_question
+from r1_router.training.swaps import Swapper
 from r1_router.types import PUBLISHED_SOURCES, Passage, Query, Source
 
 WORLD = Path(__file__).parents[1] / "datasets" / "factbook"
@@ -40,7 +43,12 @@ def search_with(rows: Sequence[dict[str, Any]], *, gold: bool) -> Any:
 
 def maker(rows: Sequence[dict[str, Any]], *, gold: bool = True) -> StepMaker:
     search = search_with(rows, gold=gold)
-    return StepMaker(load_prompts("trained"), PUBLISHED_SOURCES, search, 3, passages_outside("train"))
+    swapper = Swapper(country_names(texts(), "train"), region_names("train"), place_names(rows))
+    return StepMaker(load_prompts("trained"), PUBLISHED_SOURCES, search, 3, passages_outside("train"), swapper)
+
+
+def texts() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (WORLD / "kb" / "text.jsonl").read_text("utf-8").splitlines()]
 
 
 def test_every_completion_parses_back(rows: list[dict[str, Any]]) -> None:
@@ -53,7 +61,8 @@ def test_every_completion_parses_back(rows: list[dict[str, Any]]) -> None:
         assert not isinstance(parsed, BadReply), (row, parsed)
 
 
-def test_prompts_are_those_of_inference(rows: list[dict[str, Any]]) -> None:
+def test_prompts_are_those_of_inference(rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("r1_router.training.steps.SWAP_SHARE", 0.0)
     prompts = load_prompts("trained")
     by_id = {row["id"]: row for row in rows}
     made = maker(rows).router_rows(rows, 0)
@@ -108,3 +117,27 @@ def test_answer_prompt_is_that_of_inference(rows: list[dict[str, Any]]) -> None:
     source = next(source for source in PUBLISHED_SOURCES if lines[0].startswith(source.tag))
     passages = [Passage("", line.split(": ", 1)[1], 0.0, source) for line in lines if line.startswith(source.tag)]
     assert row["messages"] == answer_messages(load_prompts("trained"), Query(query), passages)
+
+
+def test_swapped_names_are_the_same_throughout_a_row_and_keep_their_case() -> None:
+    swapper = Swapper(["Fiji", "New Fiji"], ["East Asia"], ["Suva", "Nadi", "Lautoka"])
+    row = {
+        "messages": [{"role": "system", "content": "Fiji"}, {"role": "user", "content": "Fiji, New Fiji in East Asia"}],
+        "completion": "the fiji of new fiji, Fijian",
+    }
+    for seed in range(20):
+        made = swapper.swapped(row, random.Random(seed))
+        user, completion = made["messages"][1]["content"], made["completion"]
+        assert made["messages"][0]["content"] == "Fiji"
+        first, rest = user.split(", ", 1)
+        second = rest.split(" in ")[0]
+        assert first != second
+        assert completion == f"the {first.lower()} of {second.lower()}, Fijian"
+        assert "fiji" not in user.lower() and "east asia" not in user.lower()
+
+
+def test_about_half_of_the_rows_are_swapped(rows: list[dict[str, Any]]) -> None:
+    made = maker(rows).router_rows(rows, 0)
+    known = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in country_names(texts(), "train")), re.IGNORECASE)
+    named = [row for row in made if known.search(row["completion"])]
+    assert 0.3 < len(named) / len(made) < 0.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 from r1_router import jsonl
 from r1_router.config import TrainingConfig
 from r1_router.deployment import Deployment, image_path
-from r1_router.factbook.splits import passages_outside
+from r1_router.factbook.splits import country_names, passages_outside, place_names, region_names
 from r1_router.files import sha256_of, write_atomically
 from r1_router.prompts import load_prompts
 from r1_router.retrieval.knowledge_base import KnowledgeBase
 from r1_router.training.steps import StepMaker
-from r1_router.types import Passage, Query, Source
+from r1_router.training.swaps import Swapper
+from r1_router.types import TEXT, Passage, Query, Source
 
 MARGIN = 5  # passages fetched beyond those retrieved at inference, to stand in for the held-out ones left out
 BATCH = 64
@@ -36,10 +37,17 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
     folder = section.questions.parent
     rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]
     search = _search(bases, config.retrieved + MARGIN)
-    maker = StepMaker(load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"))
+    swapper = Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
+    maker = StepMaker(load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"), swapper)
     make = maker.rag_rows if section.kind == "rag" else maker.router_rows
     jsonl.rewrite(output, make(rows, seed))
     write_atomically(note, json.dumps(made_from, indent=1) + "\n")
+
+
+def _texts(deployment: Deployment) -> Iterator[dict[str, Any]]:
+    """The rows of the text knowledge base's passages file."""
+    path = next(section.passages for section in deployment.config.sources if section.tag == TEXT.tag)
+    return jsonl.read(path)
 
 
 def _search(bases: Mapping[Source, Any], k: int) -> Any:

@@ -14,16 +14,18 @@ from typing import Any
 
 from r1_router.prompts import PromptSet, answer_messages, final_messages, rag_messages, route_messages
 from r1_router.replies import format_answer, format_plan
-from r1_router.types import IMAGE, NONE, Passage, Query, Question, Source
+from r1_router.training.swaps import Swapper
+from r1_router.types import IMAGE, MAX_STEPS, NONE, Passage, Query, Question, Source
 
 Search = Callable[[Source, Sequence[Query]], list[list[Passage]]]
 """Searches one source for many queries at once; passages best first."""
 
-ROUTE_SHARE = 1.0
-ANSWER_SHARE = 0.7
+ANSWER_SHARE = 0.5
 FINAL_SHARE = {"compare": 0.8, "yes_no": 0.8, "earlier": 0.8}
-FINAL_SHARE_ELSE = 0.06  # where the final answer repeats the last sub-answer
-"""Shares of questions that give a row of each type: routing needs the variety of wordings, copying does not."""
+FINAL_SHARE_ELSE = 0.3  # where the final answer repeats the last sub-answer
+"""Shares of questions that give a row of each type; all give a routing row, for the variety of wordings."""
+SWAP_SHARE = 0.5
+"""Share of a router's rows whose names are swapped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,16 @@ class StepMaker:
     search: Search
     shown: int
     forbidden: Callable[[str], bool]
+    swapper: Swapper
 
     def router_rows(self, rows: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
         """One routing row a question at a random step, and answering and final rows for a share of them."""
         rng = random.Random(seed)
-        made = [self._route_row(row, rng.randrange(len(row["hops"]))) for row in rows if rng.random() < ROUTE_SHARE]
+        made = [self._route_row(row, rng.randrange(min(len(row["hops"]), MAX_STEPS))) for row in rows]
         asked = [(row, rng.randrange(row["n_hops"])) for row in rows if rng.random() < ANSWER_SHARE]
         made += self._answer_rows(asked)
         made += [self._final_row(row) for row in rows if rng.random() < FINAL_SHARE.get(row["kind"], FINAL_SHARE_ELSE)]
+        made = [self.swapper.swapped(row, rng) if rng.random() < SWAP_SHARE else row for row in made]
         rng.shuffle(made)
         return made
 
