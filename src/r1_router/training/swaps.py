@@ -12,8 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-FORMS = ("{a}", "{a}", "{a}", "New {a}", "North {a}", "Saint {a}", "{a} Islands", "{a} and {b}", "Upper {a}", "{a}-{b}")
-PLACE_FORMS = ("{a}", "the {a} coast", "Western {a}", "the {a}", "Lower {a}", "{a} and {b}", "the {a} islands")
+FORMS: tuple[str, ...] = (
+    "{a}",
+    "{a}",
+    "{a}",
+    "New {a}",
+    "North {a}",
+    "Saint {a}",
+    "{a} Islands",
+    "{a} and {b}",
+    "Upper {a}",
+    "{a}-{b}",
+)
+PLACE_FORMS: tuple[str, ...] = (
+    "{a}",
+    "the {a} coast",
+    "Western {a}",
+    "the {a}",
+    "Lower {a}",
+    "{a} and {b}",
+    "the {a} islands",
+)
 
 
 @dataclass(frozen=True, slots=True)
