@@ -68,6 +68,7 @@ class VariantConfig:
     method: str
     prompts: str
     adapter: Path | None = None
+    lower_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Config:
     sources: tuple[SourceConfig, ...]
     benchmarks: dict[str, Path]
     prompts: str = "trained"
+    lower_case: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     retrieved: int = 10
     shown: int = 5
@@ -107,7 +109,7 @@ class Config:
         if name not in METHODS:
             known = ", ".join(dict.fromkeys([*METHODS, *self.variants]))
             raise ConfigError(f"--method: no method is named {name!r}; there are {known}.")
-        return VariantConfig(name, self.prompts, self.llm.adapter)
+        return VariantConfig(name, self.prompts, self.llm.adapter, self.lower_case)
 
 
 def load_config(path: Path) -> Config:

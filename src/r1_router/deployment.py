@@ -43,6 +43,7 @@ class Deployment:
             retrieved=config.retrieved,
             shown=config.shown,
             max_steps=config.max_steps,
+            lower_case=variant.lower_case,
             on_event=on_event,
         )
         return make_method(variant.method, settings)
@@ -113,7 +114,7 @@ class Deployment:
             "adapter": adapter_digest(variant.adapter),
             "prompts": hashlib.sha256(repr(prompts).encode()).hexdigest()[:16],
             "sampling": asdict(config.sampling),
-            "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context],
+            "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context, variant.lower_case],
             "sources": self.sources_digest(),
         }
 

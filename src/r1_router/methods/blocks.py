@@ -54,7 +54,8 @@ class Settings:
     """How a method works, whatever the question.
 
     `retrieved` passages of each source asked are kept in the trajectory, the first `shown` of them
-    stand in the prompt.
+    stand in the prompt. With `lower_case` the model reads the question in lower case, as it reads its own earlier
+    sub-questions and answers: a name is then copied token for token.
     """
 
     prompts: PromptSet
@@ -62,6 +63,7 @@ class Settings:
     retrieved: int = 10
     shown: int = 5
     max_steps: int = MAX_STEPS
+    lower_case: bool = False
     on_event: OnEvent | None = None
 
 
@@ -72,6 +74,7 @@ class Work:
         self, question: Question, llm: LLM, retrievers: Mapping[Source, Retriever], settings: Settings
     ) -> None:
         self.question = question
+        self.read = replace(question, text=question.text.lower()) if settings.lower_case else question
         self.retrievers = retrievers
         self.settings = settings
         self.usage = Usage()
@@ -118,7 +121,7 @@ async def plan(work: Work, steps: Sequence[Step]) -> Plan:
     As the reference intends: the reminder follows the third malformed reply and stays to the last try.
     """
     sources = tuple(work.retrievers)
-    messages = route_messages(work.settings.prompts, work.question, history(steps), sources)
+    messages = route_messages(work.settings.prompts, work.read, history(steps), sources)
     for attempt in range(PLAN_TRIES):
         reply = await work.chat(messages, attempt)
         parsed = parse_plan(reply, sources)
@@ -153,7 +156,7 @@ async def conclude(work: Work, steps: Sequence[Step]) -> Answer:
 
     The reference forgets every step once a plan says none; that defect is not kept.
     """
-    return await read_answer(work, final_messages(work.settings.prompts, work.question, history(steps)))
+    return await read_answer(work, final_messages(work.settings.prompts, work.read, history(steps)))
 
 
 async def read_answer(work: Work, messages: Sequence[Message], tries: int = ANSWER_TRIES) -> Answer:

@@ -14,6 +14,6 @@ def cot(settings: Settings) -> Method:
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work = Work(question, llm, retrievers, settings)
-        return work.finish((), await read_answer(work, cot_messages(settings.prompts, question)))
+        return work.finish((), await read_answer(work, cot_messages(settings.prompts, work.read)))
 
     return run

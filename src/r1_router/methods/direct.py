@@ -14,6 +14,6 @@ def direct(settings: Settings) -> Method:
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work = Work(question, llm, retrievers, settings)
-        return work.finish((), await read_answer(work, direct_messages(settings.prompts, question), tries=1))
+        return work.finish((), await read_answer(work, direct_messages(settings.prompts, work.read), tries=1))
 
     return run

@@ -21,7 +21,7 @@ def rag(settings: Settings, tag: str | None = None) -> Method:
         step = Step(Plan("", question.text, tuple(source for source in retrievers if tag in (None, source.tag))))
         step = replace(step, passages=await gather(work, step.plan))
         work.tell(step)
-        messages = rag_messages(settings.prompts, question, shown(work, step.passages))
+        messages = rag_messages(settings.prompts, work.read, shown(work, step.passages))
         return work.finish([step], await read_answer(work, messages))
 
     return run
