@@ -10,7 +10,7 @@ import pytest
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings, make_method
 from r1_router.prompts import load_prompts
-from r1_router.types import TEXT, Passage, Query, Question
+from r1_router.types import TEXT, Passage, Query, Question, Trajectory
 
 STOP = "<think>t</think><sub-question>none</sub-question><ret>none</ret>"
 ANSWER = "<think>t</think><answer>x</answer>"
@@ -29,6 +29,10 @@ def test_the_question_is_read_as_set(method: str, lower_case: bool, read: str) -
 
     llm = ScriptedLLM(reply)
     run = make_method(method, Settings(load_prompts("trained"), lower_case=lower_case))
-    done = asyncio.run(run(Question("q", "Capital of Fiji"), llm, {TEXT: OnePassage()}))
+
+    async def answer() -> Trajectory:
+        return await run(Question("q", "Capital of Fiji"), llm, {TEXT: OnePassage()})
+
+    done = asyncio.run(answer())
     assert done.question.text == "Capital of Fiji"
     assert llm.calls and all(read in str(call) for call in llm.calls)
