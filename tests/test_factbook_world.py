@@ -13,6 +13,7 @@ import pytest
 
 from r1_router.factbook.source import load_regions, load_yaml
 from r1_router.factbook.splits import passages_outside
+from r1_router.factbook.wordings import load_wordings
 from r1_router.types import IMAGE, NONE, TABLE, TEXT
 
 WORLD = Path(__file__).parents[1] / "datasets" / "factbook"
@@ -163,6 +164,22 @@ def test_held_out_wordings_never_occur_in_train(questions: dict[str, list[Row]])
     assert [noun for noun in held_out if re.search(rf"\b{re.escape(noun)}\b", text)] == []
     assert all(row["wording"] == "seen" for row in questions["train"])
     assert Counter(row["wording"] for row in questions["test"]) == {"seen": 150, "unseen": 150}
+
+
+def test_no_paraphrase_of_training_equals_a_held_out_wording() -> None:
+    def lists(words: Any) -> Iterator[dict[str, list[str]]]:
+        if isinstance(words, dict) and "train" in words:
+            yield words
+        elif isinstance(words, dict):
+            for part in words.values():
+                yield from lists(part)
+
+    def wordings(*names: str) -> set[str]:
+        found = (text for words in lists(load_wordings()) for name in names for text in words.get(name, []))
+        return {text.lower().strip(" .?") for text in found}
+
+    assert len(wordings("more")) > 1000 and len(wordings("dev", "test")) > 200
+    assert wordings("more") & wordings("train", "dev", "test") == set()
 
 
 def test_rebuilding_gives_the_committed_texts_and_tables() -> None:

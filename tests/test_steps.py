@@ -41,10 +41,10 @@ def search_with(rows: Sequence[dict[str, Any]], *, gold: bool) -> Any:
     return search
 
 
-def maker(rows: Sequence[dict[str, Any]], *, gold: bool = True) -> StepMaker:
-    search = search_with(rows, gold=gold)
+def maker(rows: Sequence[dict[str, Any]], *, gold: bool = True, lower_case: bool = False) -> StepMaker:
+    search, forbidden = search_with(rows, gold=gold), passages_outside("train")
     swapper = Swapper(country_names(texts(), "train"), region_names("train"), place_names(rows))
-    return StepMaker(load_prompts("trained"), PUBLISHED_SOURCES, search, 3, passages_outside("train"), swapper)
+    return StepMaker(load_prompts("trained"), PUBLISHED_SOURCES, search, 3, forbidden, swapper, lower_case)
 
 
 def texts() -> list[dict[str, Any]]:
@@ -80,6 +80,28 @@ def test_answer_rows_point_at_the_gold_passage_and_show_nothing_forbidden(rows: 
         label = row["completion"].removeprefix("<think>").split()[0]
         shown = next(line for line in row["messages"][1]["content"].splitlines() if line.startswith(f"{label}:"))
         assert "us/climate" not in shown
+
+
+def test_lower_case_questions_stand_as_the_model_will_read_them(rows: list[dict[str, Any]]) -> None:
+    upper = maker(rows).rag_rows(rows, 0)
+    made = maker(rows, lower_case=True).rag_rows(rows, 0)
+    by_id = {row["id"]: row["question"] for row in rows}
+    for row, same in zip(made, upper, strict=True):
+        assert row["messages"][1]["content"].endswith(f"Question: {by_id[row['id']].lower()}")
+        assert row["completion"] == same["completion"]
+    routed = maker(rows, lower_case=True).router_rows(rows, 0)
+    origins = [row["messages"][1]["content"].splitlines()[0] for row in routed if row["step_type"] != "ans"]
+    assert origins and all(line.removeprefix("Origin question:").islower() for line in origins)
+
+
+def test_some_questions_give_two_different_routing_steps(
+    rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("r1_router.training.steps.SWAP_SHARE", 0.0)
+    routed = [row for row in maker(rows).router_rows(rows, 0) if row["step_type"] == "ret"]
+    prompts = {(row["id"], row["messages"][1]["content"]) for row in routed}
+    assert len(rows) * 1.3 < len(routed) < len(rows) * 1.7
+    assert len(prompts) == len(routed)
 
 
 def test_without_the_gold_passage_there_is_no_answer_row(rows: list[dict[str, Any]]) -> None:

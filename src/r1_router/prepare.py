@@ -38,7 +38,9 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
     rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]
     search = _search(bases, config.retrieved + MARGIN)
     swapper = Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
-    maker = StepMaker(load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"), swapper)
+    maker = StepMaker(
+        load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"), swapper, config.lower_case
+    )
     make = maker.rag_rows if section.kind == "rag" else maker.router_rows
     jsonl.rewrite(output, make(rows, seed))
     write_atomically(note, json.dumps(made_from, indent=1) + "\n")
@@ -68,6 +70,7 @@ def _made_from(deployment: Deployment, section: TrainingConfig, seed: int) -> di
         "questions": sha256_of(section.questions),
         "prompts": asdict(load_prompts(PROMPTS)),
         "shown": deployment.config.shown,
+        "lower_case": deployment.config.lower_case,
         "retrieved": deployment.config.retrieved,
         "sources": deployment.sources_digest(),
         "seed": seed,

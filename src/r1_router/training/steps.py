@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from r1_router.prompts import PromptSet, answer_messages, final_messages, rag_messages, route_messages
@@ -20,17 +20,22 @@ from r1_router.types import IMAGE, MAX_STEPS, NONE, Passage, Query, Question, So
 Search = Callable[[Source, Sequence[Query]], list[list[Passage]]]
 """Searches one source for many queries at once; passages best first."""
 
-ANSWER_SHARE = 0.5
+SECOND_SHARE = 0.5
+ANSWER_SHARE = 0.6
 FINAL_SHARE = {"compare": 0.8, "yes_no": 0.8, "earlier": 0.8}
-FINAL_SHARE_ELSE = 0.3  # where the final answer repeats the last sub-answer
-"""Shares of questions that give a row of each type; all give a routing row, for the variety of wordings."""
+FINAL_SHARE_ELSE = 0.15  # where the final answer repeats the last sub-answer
+"""Shares of questions that give a second routing row, an answering and a final row; all give one routing row, for
+the variety of wordings."""
 SWAP_SHARE = 0.5
 """Share of a router's rows whose names are swapped."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMaker:
-    """Cuts questions of one world; `forbidden(passage_id)` passages are never shown (those of held-out countries)."""
+    """Cuts questions of one world; `forbidden(passage_id)` passages are never shown (those of held-out countries).
+
+    With `lower_case` the questions stand in lower case, as the model will read them.
+    """
 
     prompts: PromptSet
     sources: Sequence[Source]
@@ -38,11 +43,12 @@ class StepMaker:
     shown: int
     forbidden: Callable[[str], bool]
     swapper: Swapper
+    lower_case: bool = False
 
     def router_rows(self, rows: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-        """One routing row a question at a random step, and answering and final rows for a share of them."""
+        """A routing row for one or two random steps of each question, answering and final rows for a share of them."""
         rng = random.Random(seed)
-        made = [self._route_row(row, rng.randrange(min(len(row["hops"]), MAX_STEPS))) for row in rows]
+        made = [self._route_row(row, index) for row in rows for index in self._steps(row, rng)]
         asked = [(row, rng.randrange(row["n_hops"])) for row in rows if rng.random() < ANSWER_SHARE]
         made += self._answer_rows(asked)
         made += [self._final_row(row) for row in rows if rng.random() < FINAL_SHARE.get(row["kind"], FINAL_SHARE_ELSE)]
@@ -60,14 +66,22 @@ class StepMaker:
         for index, row in enumerate(rows):
             passages = [passage for source in self.sources for passage in found[source][index]]
             thought = _rag_thought(row)
-            messages = rag_messages(self.prompts, text_question(row), passages)
+            messages = rag_messages(self.prompts, self._question(row), passages)
             made.append(_step(row, "rag", messages, format_answer(thought, str(row["answers"][0]))))
         random.Random(seed).shuffle(made)
         return made
 
+    def _steps(self, row: Mapping[str, Any], rng: random.Random) -> list[int]:
+        """The step of a routing row, or two different ones."""
+        return rng.sample(range(min(len(row["hops"]), MAX_STEPS)), 2 if rng.random() < SECOND_SHARE else 1)
+
+    def _question(self, row: Mapping[str, Any]) -> Question:
+        question = text_question(row)
+        return replace(question, text=question.text.lower()) if self.lower_case else question
+
     def _route_row(self, row: Mapping[str, Any], index: int) -> dict[str, Any]:
         hop = row["hops"][index]
-        messages = route_messages(self.prompts, text_question(row), _history(row, index), self.sources)
+        messages = route_messages(self.prompts, self._question(row), _history(row, index), self.sources)
         return _step(row, "ret", messages, format_plan(hop["thought"], hop["query"], hop["source"]))
 
     def _answer_rows(self, asked: Sequence[tuple[Mapping[str, Any], int]]) -> Iterator[dict[str, Any]]:
@@ -86,7 +100,7 @@ class StepMaker:
                 yield _step(row, "ans", messages, format_answer(thought, hop["answer"]))
 
     def _final_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        messages = final_messages(self.prompts, text_question(row), _history(row, row["n_hops"]))
+        messages = final_messages(self.prompts, self._question(row), _history(row, row["n_hops"]))
         return _step(row, "final", messages, format_answer(row["closing"], str(row["answers"][0]).lower()))
 
     def _evidence(self, source: Source, queries: Sequence[Query]) -> list[list[Passage]]:

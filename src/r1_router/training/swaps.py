@@ -21,8 +21,8 @@ FORMS: tuple[str, ...] = (
     "Saint {a}",
     "{a} Islands",
     "{a} and {b}",
+    "{a} {b}",
     "Upper {a}",
-    "{a}-{b}",
 )
 PLACE_FORMS: tuple[str, ...] = (
     "{a}",
