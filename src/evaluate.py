@@ -18,29 +18,24 @@ from typing import Any
 
 from r1_router.benchmarks import PUBLISHED, Benchmark, benchmark_named
 from r1_router.errors import ConfigError, R1RouterError
-from r1_router.metrics import HEADLINE, METRICS, Measure, measure, metric_named
-from r1_router.predictions import ResultsFile, read_predictions
+from r1_router.files import write_atomically
+from r1_router.metrics import HEADLINE, METRICS, metric_named
+from r1_router.predictions import read_predictions, results_files
 from r1_router.results import result_path
+from r1_router.scorecard import Scorecard, score_results
 
 RESULTS_ROOT = Path(__file__).resolve().parents[1] / "results"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One benchmark's results file with its measures, the published one first."""
+    """One benchmark's results file with its figures, the published one first."""
 
     benchmark: Benchmark
-    results: ResultsFile
-    measures: tuple[Measure, ...]
+    card: Scorecard
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "file": str(self.results.path),
-            "rows": len(self.results.predictions),
-            "benchmark_rows": self.benchmark.rows,
-            "notes": self.results.notes(),
-            "metrics": {one.metric.name: one.to_json() for one in self.measures},
-        }
+        return self.card.to_json() | {"benchmark_rows": self.benchmark.rows}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,7 +83,7 @@ def chosen_metrics(listed: str) -> list[str]:
 
 def only_model(root: Path) -> str:
     """The one folder under the results root; raises ConfigError where there are more or none."""
-    folders = sorted(path.name for path in root.iterdir() if any(path.glob("*.jsonl"))) if root.is_dir() else []
+    folders = sorted(path.name for path in root.iterdir() if results_files(path)) if root.is_dir() else []
     if len(folders) != 1:
         raise ConfigError(f"--model_name: {root} has results of {', '.join(folders) or 'no model'}; name one.")
     return folders[0]
@@ -96,21 +91,18 @@ def only_model(root: Path) -> str:
 
 def evaluate(benchmark: Benchmark, path: Path, metrics: Sequence[str], seed: int) -> Evaluated:
     """Read and measure one results file; raises DataError naming file and line."""
-    results = read_predictions(path, benchmark.gold)
-    pairs = [prediction.pair for prediction in results.predictions]
-    return Evaluated(benchmark, results, tuple(measure(pairs, metrics, seed)))
+    return Evaluated(benchmark, score_results(read_predictions(path, benchmark.gold), metrics, seed))
 
 
 def describe(evaluated: Evaluated, method: str) -> str:
     """The published two lines, then the counts and the other metrics that apply."""
-    headline, *others = evaluated.measures
-    rows = len(evaluated.results.predictions)
+    headline, *others = evaluated.card.measures
+    results = evaluated.card.results
     lines = [
         f"{evaluated.benchmark.name} {method} eval:",
         f"F1-Recall:  {headline}  {headline.metric.label}",
-        f"  {rows} of {evaluated.benchmark.rows} questions",
-        *(f"  {what}: {count}" for what, count in evaluated.results.notes().items()),
-        *(f"  {one.metric.label:20} {one}  n={one.n}" for one in others if one.n),
+        f"  {len(results.predictions)} of {evaluated.benchmark.rows} questions",
+        *(f"  {line}" for line in Scorecard(results, tuple(others)).lines()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -126,8 +118,7 @@ def write_json(
         "datasets": {one.benchmark.name: one.to_json() for one in evaluated},
         "errors": errors,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_atomically(path, json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

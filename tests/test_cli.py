@@ -148,3 +148,28 @@ def test_demo_runs_every_method_and_shows_a_trace(world: Path) -> None:
         assert part in result.stdout
     for method in ("r1-router", "rag"):
         assert json.loads((world / f"results/toy/tiny/{method}/summary.json").read_text())["n"] >= 2
+
+
+def test_shards_are_joined_in_the_order_of_the_benchmark(world: Path) -> None:
+    assert command(world, "merge", "--benchmark", "toy", "--method", "direct").exit_code == 1
+    first = command(world, "run", "--benchmark", "toy", "--method", "direct", "--shard", "2/2")
+    assert first.exit_code == 0 and "1 results in" in first.stdout
+    part = command(world, "merge", "--benchmark", "toy", "--method", "direct")
+    assert part.exit_code == 0 and "2 questions have no answer yet" in part.stdout
+    assert command(world, "run", "--benchmark", "toy", "--method", "direct", "--shard", "1/2").exit_code == 0
+    both = command(world, "merge", "--benchmark", "toy", "--method", "direct")
+    assert both.exit_code == 0 and "no answer yet" not in both.stdout
+    records = list(jsonl.read(world / "results/tiny/toy_direct.jsonl"))
+    assert [record["id"] for record in records] == ["q0", "q1", "q2"]
+    assert json.loads((world / "results/toy/tiny/direct/summary.json").read_text())["n"] == 3
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b"])
+def test_a_shard_that_is_no_part_is_an_error(world: Path, shard: str) -> None:
+    result = command(world, "run", "--benchmark", "toy", "--shard", shard)
+    assert result.exit_code == 1 and "--shard" in result.output
+
+
+def test_constrained_needs_an_engine_that_can(world: Path) -> None:
+    result = command(world, "run", "--benchmark", "toy", "--constrained")
+    assert result.exit_code == 1 and "constrained" in result.output

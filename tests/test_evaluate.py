@@ -131,6 +131,50 @@ def test_wrong_flags_are_one_line_and_exit_1(
     assert message in shown.err and shown.out == ""
 
 
+def test_verdicts_of_a_judge_make_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "tabfact", ROW)
+    (tmp_path / "judged").mkdir()
+    for folder in (path.parent, tmp_path / "judged"):
+        (folder / "tabfact_r1-router3.judge.jsonl").write_text('{"key": "k", "verdict": "right"}\n')
+    assert evaluate.main(["--dataset_name", "tabfact", "--results_root", str(tmp_path)]) == 0
+    assert "  1 of 1000 questions" in capsys.readouterr().out
+
+
+FAULTS = {
+    "missing": (None, "no results file"),
+    "empty": ("", "holds no record"),
+    "torn": (json.dumps(ROW) + '\n{"question": "q", "ans', ", line 2: not JSON"),
+    "gold absent": ('\n{"question": "q", "llm_answer": "x"}\n', ", line 2: no gold"),
+    "gold NaN": ('{"question": "q", "answer": NaN, "llm_answer": "x"}\n', ", line 1: answer: a gold is"),
+    "id twice": (json.dumps(ROW | {"id": 1}) + "\n" + json.dumps(ROW | {"id": 1}) + "\n", ", line 2: the id '1'"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_bad_file_is_named_with_its_line_and_scores_nothing(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, "tabfact")
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    argv = ["--dataset_name", "tabfact", "--model_name", "m", "--results_root", str(tmp_path)]
+    assert evaluate.main(argv) == 1
+    shown = capsys.readouterr()
+    assert message in shown.err and str(path) in shown.err
+    assert shown.out == ""
+
+
+def test_blank_lines_and_passed_over_nan_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = '\n{"question": "q", "answer": "no", "llm_answer": "no", "x": NaN}\n'
+    write(tmp_path, "tabfact").write_text(json.dumps(ROW) + "\n" + odd)
+    assert evaluate.main(["--dataset_name", "tabfact", "--results_root", str(tmp_path), "--metrics", "yes_no"]) == 0
+    shown = capsys.readouterr().out
+    assert "  blank lines: 1" in shown and "  records with NaN where nothing is scored: 1" in shown
+    assert "yes_no@1             100.00" in shown and "n=2" in shown
+
+
 def test_a_model_must_be_named_where_there_are_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "tabfact", ROW)
     shutil.copytree(tmp_path / "m", tmp_path / "other")

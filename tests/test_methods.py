@@ -5,19 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from r1_router.errors import ConfigError
+from r1_router.errors import ConfigError, PromptTooLong
 from r1_router.llm.content import text_of
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import METHODS, Event, Settings, make_method
 from r1_router.methods.blocks import RETRY_TEMPERATURE
-from r1_router.prompts import load_prompts, prompt_set_names
-from r1_router.types import IMAGE, TABLE, TEXT, Message, Passage, Query, Question, Sampling, Source, Step, Trajectory
+from r1_router.prompts import answer_messages, load_prompts, prompt_set_names, without_last_passage
+from r1_router.types import (
+    IMAGE,
+    TABLE,
+    TEXT,
+    Message,
+    Passage,
+    Query,
+    Question,
+    Reply,
+    Sampling,
+    Source,
+    Step,
+    Trajectory,
+)
 
 GOLDEN = Path(__file__).parents[1].parent / "shared" / "golden"
 HISTORY = re.compile(r"^(?:Sub-question|Answer)\d+: .*$", re.MULTILINE)
@@ -51,10 +64,14 @@ def run(
     prompts: str = "trained",
     **settings: Any,
 ) -> Trajectory:
-    made = make_method(method, Settings(load_prompts(prompts), **settings))
+    return finished(make_method(method, Settings(load_prompts(prompts), **settings))(question, llm, found))
+
+
+def finished(trajectory: Awaitable[Trajectory]) -> Trajectory:
+    """What a method's coroutine comes to."""
 
     async def go() -> Trajectory:
-        return await made(question, llm, found)
+        return await trajectory
 
     return asyncio.run(go())
 
@@ -206,7 +223,8 @@ def test_unknown_method_names_the_known_ones() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_prompt_set_serves_every_method(name: str, method: str) -> None:
     llm = ScriptedLLM(lambda messages: STOP if "<ret>" in text_of(messages[0]) else GOOD_ANSWER.format("x"))
-    run(method, Question("q", "Who, {sources}?"), llm, shelves(), prompts=name)
+    question = Question("q", "Who, {sources}?", extra={"hops": [{"source": "text retriever"}, {"source": "none"}]})
+    run(method, question, llm, shelves(), prompts=name)
     for call in llm.calls:
         roles = [message["role"] for message in call.messages]
         assert roles[0] == "system" and roles[1::2] == ["user"] * (len(roles) // 2)
@@ -223,3 +241,53 @@ def test_prompt_sets_say_what_the_adapter_is_trained_on() -> None:
 def test_unknown_prompt_set_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="guided, trained"):
         load_prompts("released")
+
+
+class ShortContext:
+    """A model whose context holds so many words; it keeps what it was asked."""
+
+    def __init__(self, words: int, replies: Sequence[str]) -> None:
+        self.words, self.script, self.calls = words, list(replies), list[Sequence[Message]]()
+
+    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
+        if sum(len(text_of(message).split()) for message in messages) > self.words:
+            raise PromptTooLong("too long")
+        self.calls.append(messages)
+        return Reply(self.script.pop(0))
+
+
+def test_a_prompt_too_long_loses_passages_from_its_end_and_nothing_else() -> None:
+    question = Question("q", "Which town is it?", image="flag.png")
+    for image in (None, "flag.png"):
+        question = Question("q", "Which town is it?", image=image)
+        full = ScriptedLLM([GOOD_ANSWER.format("x")])
+        run("rag", question, full, shelves(), shown=2)
+        length = sum(len(text_of(message).split()) for message in full.calls[0].messages)
+        short = ShortContext(length - 10, [GOOD_ANSWER.format("x")])
+        trajectory = finished(
+            make_method("rag", Settings(load_prompts("trained"), shown=2))(question, short, shelves())
+        )
+        kept = text_of(short.calls[0][-1])
+        assert [line.split(":")[0] for line in kept.splitlines() if "passage" in line] == [
+            "ter-0",
+            "ter-1",
+            "tir-0",
+            "tir-1",
+        ]
+        assert kept.endswith("\n\nQuestion: Which town is it?") and images(short.calls[0]) == ([image] if image else [])
+        assert (trajectory.usage.dropped, trajectory.usage.calls) == (2, 1)
+
+
+def test_a_question_too_long_by_itself_fails() -> None:
+    short = ShortContext(5, [])
+    with pytest.raises(PromptTooLong):
+        finished(make_method("rag", Settings(load_prompts("trained")))(Question("q", "Which?"), short, shelves()))
+
+
+def test_shortened_prompts_are_those_with_fewer_passages() -> None:
+    passages = [Passage(str(n), f"text {n}\nsecond line", 0.0, source) for source in (TEXT, TABLE) for n in range(2)]
+    prompts = load_prompts("guided")
+    for count in range(4, 0, -1):
+        longer = answer_messages(prompts, Query("a?", "flag.png"), passages[:count])
+        assert without_last_passage(longer) == answer_messages(prompts, Query("a?", "flag.png"), passages[: count - 1])
+    assert without_last_passage(answer_messages(prompts, Query("a?"), [])) is None

@@ -109,6 +109,11 @@ def test_chinese_is_compared_by_character() -> None:
     assert cjk_f1("Beijing", ["Beijing"]) is None
 
 
+def test_japanese_counts_as_chinese_does_and_a_mixed_gold_by_word_and_character() -> None:
+    assert cjk_f1("\u3068\u3046\u304d\u3087\u3046", ["\u3068\u3046\u304d\u3087\u3046\u3068"]) == pytest.approx(10 / 11)
+    assert cjk_f1("\u9ad8\u5ea6 1,000 m", ["\u9ad8\u5ea6 1000 m"]) == 1.0
+
+
 def test_length_is_counted_in_words_and_characters() -> None:
     assert predicted_tokens("the Eiffel Tower, Paris", "x") == 3
     assert predicted_tokens("\u5317\u4eac\u5e02", "x") == 3
@@ -171,15 +176,19 @@ def test_a_metric_that_gives_other_figures_has_another_version(metric: Any) -> N
     assert hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12] == PINS[metric.label]
 
 
-any_text = st.text(st.characters(), max_size=60)
-numbers = st.floats(-1e9, 1e9) | st.integers(-(10**6), 10**6)
+any_text = st.text(st.characters(), max_size=60)  # characters() has the lone surrogates that text() leaves out
+any_number = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**308), 10**308)
+numbers = st.floats(-1e9, 1e9) | st.integers(-(10**6), 10**6) | any_number
 ranges = st.tuples(numbers, numbers).map(lambda ends: {"range": sorted(ends)})
 pieces = st.sampled_from(
-    ["yes", "no", "434", "1,000", "'", ".", "\u5317", " ", "-", "the", "n't", "e9", "\u3000", "?!"]
+    [
+        *("yes", "no", "434", "1,000", "'", ".", "\u5317", " ", "-", "the", "n't", "e9", "\u3000", "?!", "\ud800"),
+        *("9" * 400, "1e308", "-1.7e308", "1" + "0" * 308, "inf", "nan", "\u0663", "\U0001d7d9", "\u2212"),
+    ]
 )
 crafted = st.lists(pieces, max_size=12).map("".join)
 texts = any_text | crafted
-golds = texts | st.integers() | st.lists(texts | st.integers() | ranges, max_size=4)
+golds = texts | any_number | st.lists(texts | any_number | ranges, max_size=4)
 
 
 @settings(max_examples=300, deadline=None)
@@ -199,6 +208,7 @@ def test_no_score_crashes_or_leaves_its_bounds_on_any_unicode(prediction: str, g
             figures.append(figure)
         elif figure is not None:
             assert 0 <= figure <= len(prediction) * 20  # NFKC can write one character as up to 18
+    assert max_recall(prediction, gold) >= scores.recall
     assert all(0.0 <= figure <= 1.0 for figure in figures)
 
 

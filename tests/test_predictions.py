@@ -5,9 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from r1_router.errors import DataError
-from r1_router.predictions import BLANK, EMPTY, FAILED, NAN, REPEATED, UNANSWERED, WORDLESS_GOLD, read_predictions
+from r1_router.metrics import METRICS
+from r1_router.predictions import (
+    BLANK,
+    EMPTY,
+    FAILED,
+    NAN,
+    REPEATED,
+    UNANSWERED,
+    WORDLESS_GOLD,
+    read_predictions,
+    results_files,
+)
 from r1_router.types import Answer, Question, Trajectory
 
 ROW = {"question": "What is the capital of France?", "answer": "Paris", "llm_answer": "Paris"}
@@ -49,6 +62,10 @@ FAULTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "gold range NaN": (('{"question": "q", "answer": [{"range": [NaN, 2]}]}\n',), r"line 1: answer: a gold is"),
     "gold range upside down": ((ROW | {"answer": [{"range": [2, 1]}]},), r"line 1: answer: a gold is"),
     "gold beyond floats": ((ROW | {"answer": [{"range": [1, 10**400]}]},), r"line 1: answer: a gold is"),
+    "gold range of texts": ((ROW | {"answer": [{"range": ["1", "2"]}]},), r"line 1: answer: a gold is"),
+    "gold a number beyond floats": ((ROW | {"answer": 10**400},), r"line 1: answer: a gold is"),
+    "gold of 5000 digits": (('{"question": "q", "answer": ' + "1" * 5000 + "}\n",), r"line 1: not JSON"),
+    "answer beyond floats": ((ROW | {"llm_answer": 10**400},), r"line 1: llm_answer: expected a text"),
     "answer NaN": (('{"question": "q", "answer": "x", "llm_answer": {"answer": NaN}}\n',), r"line 1: llm_answer.*nan"),
     "answer a list": ((ROW | {"llm_answer": ["Paris"]},), r"line 1: llm_answer: expected a text"),
     "answer without answer": ((ROW | {"llm_answer": {"thought": "t"}},), r"line 1: llm_answer: .*'thought'"),
@@ -72,6 +89,16 @@ def test_a_missing_file_names_its_neighbours(tmp_path: Path) -> None:
     written(tmp_path / "tabfact_cot.jsonl", ROW)
     with pytest.raises(DataError, match=r"no results file .*tabfact_r1-router3\.jsonl.*has tabfact_cot\.jsonl"):
         read_predictions(tmp_path / "tabfact_r1-router3.jsonl")
+
+
+def test_verdicts_kept_beside_results_are_not_results(tmp_path: Path) -> None:
+    path = written(tmp_path / "tabfact_cot.jsonl", ROW)
+    verdicts = written(tmp_path / "tabfact_cot.judge.jsonl", {"key": "k", "question": "q", "golds": ["x"]})
+    assert results_files(tmp_path) == [path]
+    with pytest.raises(DataError, match=r"has tabfact_cot\.jsonl\)"):
+        read_predictions(tmp_path / "tabfact_r1-router3.jsonl")
+    with pytest.raises(DataError, match=r"cot\.judge\.jsonl, line 1: no gold"):
+        read_predictions(verdicts)
 
 
 def test_only_the_named_gold_keys_count(tmp_path: Path) -> None:
@@ -106,3 +133,31 @@ def test_what_a_run_writes_is_read_back(tmp_path: Path) -> None:
         ("q2", "", ("", ["Rome"])),
     ]
     assert results.notes() == {FAILED: 1}
+
+
+any_value = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+any_row = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("question", "answer", "llm_answer", "id", "image", "error"), any_value)
+)
+likely_row = st.fixed_dictionaries(
+    {"question": st.text(st.characters()), "answer": any_value, "llm_answer": st.text(st.characters()) | any_value}
+)
+any_json = (likely_row | any_row | any_value).map(lambda value: json.dumps(value).encode() + b"\n")
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(any_json | st.binary(max_size=9), max_size=4))
+def test_whatever_a_file_holds_it_is_scored_or_refused_by_name(tmp_path: Path, lines: list[bytes]) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"".join(lines))
+    try:
+        results = read_predictions(path)
+    except DataError as error:
+        assert str(path) in str(error)
+    else:
+        figures = [metric.of(*one.pair) for one in results.predictions for metric in METRICS.values()]
+        assert figures and all(figure is None or figure >= 0 for figure in figures)

@@ -1,5 +1,6 @@
 """The tag grammar against the reference's parses (golden data), and the training targets read back."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r1_router import jsonl
-from r1_router.replies import BadReply, format_answer, format_plan, parse_answer, parse_plan
+from r1_router.replies import (
+    ANSWER_PATTERN,
+    BadReply,
+    format_answer,
+    format_plan,
+    parse_answer,
+    parse_plan,
+    plan_pattern,
+)
 from r1_router.types import NONE, PUBLISHED_SOURCES, TABLE, TEXT, Answer, Plan, Source
 
 GOLDEN = Path(__file__).parents[1].parent / "shared" / "golden" / "parsing.jsonl"
@@ -98,3 +107,23 @@ def test_a_written_answer_reads_back(thought: str, answer: str) -> None:
 
 def test_a_written_stop_reads_back() -> None:
     assert parse_plan(format_plan("enough", NONE, NONE), PUBLISHED_SOURCES) == Plan("enough", NONE)
+
+
+@given(st.from_regex(plan_pattern(PUBLISHED_SOURCES), fullmatch=True))
+def test_what_the_plan_pattern_lets_pass_is_a_plan(reply: str) -> None:
+    plan = parse_plan(reply, PUBLISHED_SOURCES)
+    assert isinstance(plan, Plan) or "both be none" in plan.reason
+
+
+@given(st.from_regex(ANSWER_PATTERN, fullmatch=True))
+def test_what_the_answer_pattern_lets_pass_is_an_answer(reply: str) -> None:
+    assert isinstance(parse_answer(reply), Answer)
+
+
+def test_the_patterns_take_what_is_trained() -> None:
+    pattern = plan_pattern(PUBLISHED_SOURCES)
+    for query, name in (("who?", TABLE.name), ("who?", TEXT.name), (NONE, NONE)):
+        assert re.fullmatch(pattern, format_plan("known: a, b.", query, name))
+    assert not re.fullmatch(pattern, format_plan("t", "who?", NONE))
+    assert not re.fullmatch(pattern, format_plan("t", "who?", "web search"))
+    assert re.fullmatch(ANSWER_PATTERN, format_answer("ter-0 tells it", "12.5%"))

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ import numpy as np
 import pytest
 
 from r1_router import jsonl
-from r1_router.errors import DataError
+from r1_router.errors import ConfigError, DataError
 from r1_router.scoring import accepted_in_range, exact_match, normalise, score, squad_tokens, token_f1, tokenise
 from r1_router.types import Trajectory
 
-GOLDEN = Path(__file__).parents[1].parent / "shared" / "golden"
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT.parent / "shared" / "golden"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden data (../shared/golden) is not here")
 
 
@@ -103,12 +106,16 @@ def test_a_gold_without_words_is_never_met(gold: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [
-        ("New-York 1,000", ["newyork", "1000"]),
-        ("a dog and the cat", ["a", "dog", "and", "cat"]),
-        ("Im here", ["im", "here"]),
-        ("somebody'd go", ["somebodyd", "go"]),
-        ("I cannot", ["i", "can", "not"]),
-        ("x ''y''", ["x", "``", "y", "''"]),
+        ("semi-final (won)", ["semi", "final", "won"]),  # MARKS that touch no space become one
+        ("New-York 1,000", ["newyork", "1000"]),  # a comma between digits: every mark is deleted
+        ("none of ten", ["0", "of", "10"]),  # NUMBER_WORDS
+        ("a dog and the cat", ["a", "dog", "and", "cat"]),  # DROPPED_ARTICLES: `a` stays
+        ("dont couldnt've", ["do", "n't", "couldn't", "'ve"]),  # CONTRACTIONS: the apostrophe is put back
+        ("Im here", ["im", "here"]),  # but not where the table has a capital
+        ("somebody'd go", ["somebodyd", "go"]),  # and here it is taken out
+        ("I cannot", ["i", "can", "not"]),  # TOKEN_RULES
+        ("a : b", ["a", "b"]),  # UNSCORED
+        ("x ''y''", ["x", "``", "y", "''"]),  # a doubled apostrophe is no part of it
     ],
 )
 def test_quirks_are_kept(text: str, tokens: list[str]) -> None:
@@ -128,6 +135,21 @@ def test_a_wide_range_keeps_the_references_oddities(token: str, accepted: bool) 
     assert accepted_in_range(token, 390.6, 477.4) is accepted
 
 
+@pytest.mark.parametrize(
+    ("token", "low", "high", "accepted"),
+    [
+        ("17" + "7" * 307, 1e308, 1.1e308, False),
+        ("9" * 400, 0, 1, False),
+        ("5", -int(1.7e308), int(1.7e308), True),
+        ("5", -1.7e308, 1.7e308, True),
+        ("0", 0.87, 1.2, True),
+        ("3.5", -3.5, 2.5, True),
+    ],
+)
+def test_no_number_is_too_large_for_a_range(token: str, low: float, high: float, accepted: bool) -> None:
+    assert accepted_in_range(token, low, high) is accepted
+
+
 def test_a_range_scores_by_any_predicted_number() -> None:
     scores = score("about 6.75 days", [{"wikidata": 6.75, "range": [6.5, 7.0]}])
     assert (scores.precision, scores.recall, scores.f1) == (1 / 3, 1.0, 0.5)
@@ -135,9 +157,35 @@ def test_a_range_scores_by_any_predicted_number() -> None:
     assert not exact_match("6.75 days", [{"range": [6.5, 7.0]}])
 
 
-def test_an_object_gold_without_a_range_is_refused() -> None:
+@pytest.mark.parametrize(
+    "gold", [{"value": 6}, {"range": 6}, {"range": [1]}, {"range": ["1", "2"]}, {"range": [0, 10**400]}]
+)
+def test_an_object_gold_without_a_range_is_refused(gold: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="range"):
-        score("6", [{"value": 6}])
+        score("6", [gold])
+
+
+def test_a_benchmark_may_be_named_and_must_be_known() -> None:
+    gold = [{"wikidata": 6.75, "range": [6.5, 7.0]}]
+    assert score("6.75", gold, "infoseek") == score("6.75", gold)
+    with pytest.raises(ConfigError, match=r"'hotpotqa'.*infoseek"):
+        score("6.75", gold, benchmark="hotpotqa")
+
+
+def test_no_tokeniser_of_others_is_loaded() -> None:
+    """So no model data is asked for, and no user's version of a library moves a figure."""
+    code = "import sys, r1_router.metrics, r1_router.predictions; print({'nltk', 'jieba', 'spacy'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_the_speed_benchmark_times_both_scorers_and_a_whole_process(tmp_path: Path) -> None:
+    """It fails by itself where the scorer that spells ranges out gives another score for any row."""
+    golds: list[Any] = [["Paris", "Paris, France"], [{"range": [390.6, 477.4]}], [{"range": [-2, 3]}], "the 2"]
+    rows = [{"question": "?", "answer": gold, "llm_answer": {"answer": "391 or Paris or 2"}} for gold in golds]
+    jsonl.rewrite(tmp_path / "toy_dict.jsonl", rows)
+    command = [sys.executable, str(ROOT / "benchmarks" / "scoring.py"), str(tmp_path)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "toy" in shown and "100.00" in shown and "whole process: " in shown
 
 
 def test_squad_rules() -> None:

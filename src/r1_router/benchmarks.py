@@ -21,7 +21,7 @@ _UNSTATED = "none stated for the file"
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One question set; `rows` and `sha256` are those of `file`.
+    """One question set; `size` (in bytes), `rows` and `sha256` are those of `file`.
 
     `gold` lists the keys that may hold the gold, best first. `image` is the picture's path from the picture folder,
     with keys of the row in braces; None where questions have no picture.
@@ -29,6 +29,7 @@ class Benchmark:
 
     name: str
     file: str
+    size: int
     rows: int
     sha256: str
     gold: tuple[str, ...]
@@ -59,6 +60,7 @@ class Benchmark:
 _OPEN_WIKITABLE = Benchmark(
     name="openwikitqa",
     file="openwikitqa_val.jsonl",
+    size=435_425,
     rows=3000,
     sha256="4679c508ab909cf872ac4e78c5f0ce761144af3ebaa6311700658f9ad56efc26",
     gold=("answer",),
@@ -71,6 +73,7 @@ _OPEN_WIKITABLE = Benchmark(
 _TWO_WIKI = Benchmark(
     name="2wikimultihopqa",
     file="2wikimultihopqa_val.jsonl",
+    size=341_066,
     rows=3000,
     sha256="c33d1590c6868bc209eb156376afb21ad93dc51484b4447ede30bda3abc2f397",
     gold=("answer",),
@@ -83,6 +86,7 @@ _TWO_WIKI = Benchmark(
 _TABFACT = Benchmark(
     name="tabfact",
     file="tabfact_val.jsonl",
+    size=108_812,
     rows=1000,
     sha256="73c1e9599930321fed9a249598550b297bea941f71dd1a5681ef57dbe4a464d8",
     gold=("answer",),
@@ -95,6 +99,7 @@ _TABFACT = Benchmark(
 _INFOSEEK = Benchmark(
     name="infoseek",
     file="infoseek_val.jsonl",
+    size=256_243,
     rows=1000,
     sha256="8b4c4c4fa14e7b04cf6fa93ced1378d511e0772175d1765dd4c4472b7a3b2e19",
     gold=("answer_eval",),
@@ -107,6 +112,7 @@ _INFOSEEK = Benchmark(
 _DYN_VQA = Benchmark(
     name="dyn_vqa",
     file="DynVQA_en.202412.jsonl",
+    size=190_295,
     rows=715,
     sha256="de6cd3ddbccf42cebf02530c0a9a9859a394346685780d8682a1cb4a267afa91",
     gold=("answer",),
@@ -119,6 +125,7 @@ _DYN_VQA = Benchmark(
 _WEBQA = Benchmark(
     name="webqa",
     file="webqa_val.jsonl",
+    size=237_496,
     rows=1000,
     sha256="03abf83ef9b28c7ad67d15ac59203bf538e0671e6087903109637fbde6ecfaef",
     gold=("answer",),
@@ -131,6 +138,7 @@ _WEBQA = Benchmark(
 _FACTBOOK = Benchmark(
     name="factbook",
     file="questions_test.jsonl",
+    size=310_095,
     rows=300,
     sha256="55992cdf3ef1d59bef53d159848ca973f7862f81e38dc1bb24ed878133cdd300",
     gold=("answers", "answer"),
@@ -143,6 +151,7 @@ _FACTBOOK = Benchmark(
 _OTTQA_WORLD = Benchmark(
     name="ottqa-world",
     file="questions_dev.jsonl",
+    size=662_741,
     rows=1217,
     sha256="05d60fd61019e3f906ff0d81bfb2a32fad3a29f7c1a12276532707ab27b792db",
     gold=("answers", "answer"),

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from r1_router.cli_data import checkpoints, models, prompts_app
+from r1_router.cli_scores import compare, eval_
 from r1_router.config import DEFAULT_CONFIG
+from r1_router.datasets.commands import datasets_app
 from r1_router.errors import R1RouterError
 
 
@@ -42,9 +45,16 @@ app = typer.Typer(
 )
 train_app = typer.Typer(no_args_is_help=True, help="Train the router.")
 app.add_typer(train_app, name="train")
+app.add_typer(datasets_app, name="datasets")
+app.add_typer(prompts_app, name="prompts")
+app.command(name="eval")(eval_)
+for command in (compare, models, checkpoints):
+    app.command()(command)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")]
-BenchmarkOption = Annotated[str, typer.Option("--benchmark", help="A benchmark named in the config.")]
+BenchmarkOption = Annotated[
+    str, typer.Option("--benchmark", help="A benchmark of the config, a published set, or a question file.")
+]
 
 
 @app.command()
@@ -83,26 +93,53 @@ def run(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of sampling; the config's by default.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Put results aside that other settings made.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="I/N: only part I of N, for N machines; `merge` joins them.")
+    ] = None,
+    constrained: Annotated[bool, typer.Option("--constrained", help="Hold replies to their form (vLLM).")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Answer a benchmark's questions, resuming what an earlier run left; failed questions are tried again."""
     from dataclasses import replace
 
     from r1_router.commands import evaluate
-    from r1_router.config import load_config
+    from r1_router.config import load_config, with_constrained
     from r1_router.console import console, summary_table
     from r1_router.deployment import Deployment
+    from r1_router.results import Shard
 
     loaded = load_config(config)
     if seed is not None:
         loaded = replace(loaded, sampling=replace(loaded.sampling, seed=seed))
+    if constrained:
+        loaded = with_constrained(loaded)
     deployment = Deployment(loaded)
-    evaluation = evaluate(deployment, benchmark, method, deployment.questions(benchmark, limit), fresh=fresh)
+    part = Shard.parse(shard) if shard else None
+    questions = deployment.questions(benchmark, limit)
+    evaluation = evaluate(deployment, benchmark, method, questions, fresh=fresh, shard=part)
     console.print(summary_table([evaluation.summary]))
     console.print(f"{evaluation.summary['n']} results in {evaluation.path}", soft_wrap=True)
     if evaluation.interrupted:
         console.print("Stopped. The same command goes on from here.")
         raise typer.Exit(130)
+
+
+@app.command()
+def merge(
+    benchmark: BenchmarkOption = "factbook",
+    method: Annotated[str, typer.Option(help="The method whose shards are joined.")] = "r1-router",
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Join the results of `run --shard 1/N`, `2/N`, .. into one file, in the benchmark's order."""
+    from r1_router.commands import merge as merge_runs
+    from r1_router.config import load_config
+    from r1_router.console import console, summary_table
+    from r1_router.deployment import Deployment
+
+    summary, missing = merge_runs(Deployment(load_config(config)), benchmark, method)
+    console.print(summary_table([summary]))
+    if missing:
+        console.print(f"{missing} questions have no answer yet: run the shards that are missing or were cut short.")
 
 
 @app.command()
@@ -133,50 +170,6 @@ def demo(
     evaluations = commands.demo(loaded, benchmark, method or loaded.demo or ["r1-router"], questions, seed)
     if evaluations[-1].interrupted:
         raise typer.Exit(130)
-
-
-@app.command(name="eval")
-def eval_(
-    results: Annotated[Path, typer.Argument(help="A results file (.jsonl) of this project or of the reference.")],
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-) -> None:
-    """Score a results file by every metric that applies, with 95% bootstrap intervals."""
-    from r1_router.metrics import METRICS, measure
-    from r1_router.predictions import read_predictions
-
-    found = read_predictions(results)
-    for note, count in found.notes().items():
-        typer.echo(f"{note}: {count}")
-    for one in measure([prediction.pair for prediction in found.predictions], METRICS, seed):
-        if one.n:
-            typer.echo(f"{one.metric.label:20} {one}  n={one.n}")
-
-
-@app.command()
-def compare(
-    a: Annotated[Path, typer.Argument(help="A results file (.jsonl).")],
-    b: Annotated[Path, typer.Argument(help="Another on the same questions.")],
-    metric: Annotated[list[str] | None, typer.Option(help="Repeatable; flips are by the first.")] = None,
-    flips: Annotated[int, typer.Option(min=0, help="How many changed questions of each side to show.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-) -> None:
-    """Compare two results files question by question: A - B with 95% paired intervals, and what flipped."""
-    from r1_router import compare as comparing
-    from r1_router.predictions import read_predictions
-
-    found = comparing.compare(read_predictions(a), read_predictions(b), metric or comparing.DEFAULT_METRICS, seed)
-    typer.echo(comparing.describe(found, flips))
-
-
-@app.command()
-def models(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Fetch the small embedded models that are not there yet."""
-    from r1_router.commands import fetch_models
-    from r1_router.config import load_config
-    from r1_router.console import console
-
-    for name, folder in fetch_models(load_config(config)).items():
-        console.print(f"{name}: {folder}", soft_wrap=True)
 
 
 @train_app.command()

@@ -12,8 +12,9 @@ from r1_router.config import Config
 from r1_router.deployment import Deployment, adapter_digest
 from r1_router.embedded import ensure_embedded
 from r1_router.errors import ConfigError
+from r1_router.questions import results_name
 from r1_router.report import write_report
-from r1_router.results import RunNote, open_note, result_path, write_note
+from r1_router.results import RunNote, Shard, merge_shards, open_note, read_note, result_path, write_note
 from r1_router.run import run_questions
 from r1_router.summary import Summary, recall_of, summarise, write_summary
 from r1_router.types import Question, Trajectory
@@ -30,15 +31,24 @@ class Evaluation:
 
 
 def evaluate(
-    deployment: Deployment, benchmark: str, method: str, questions: Sequence[Question], *, fresh: bool = False
+    deployment: Deployment,
+    benchmark: str,
+    method: str,
+    questions: Sequence[Question],
+    *,
+    fresh: bool = False,
+    shard: Shard | None = None,
 ) -> Evaluation:
     """Run `method` over the questions with a bar, appending to its results file.
 
     `fresh` puts results aside that other settings made; those of the same settings are always resumed. The
-    evaluation sums up these questions, summary.json all that the file holds.
+    evaluation sums up these questions, summary.json all that the file holds. A shard runs its part of the questions
+    into a file of its own and writes no summary.
     """
-    config = deployment.config
+    config, benchmark = deployment.config, results_name(benchmark)
     path = result_path(config.results_dir, config.llm.name, benchmark, method)
+    if shard is not None:
+        path, questions = shard.path(path), shard.pick(questions)
     retrievers, llm = deployment.knowledge_bases(), deployment.llm(method)
     note = open_note(path, deployment.fingerprint(method), replace_others=fresh)
     write_note(path, note)
@@ -55,15 +65,35 @@ def evaluate(
     progress = outcome.progress
     note = RunNote(note.settings, note.answered + progress.done - progress.resumed, note.seconds + progress.seconds)
     write_note(path, note)
+    if path.exists() and shard is None:
+        summarise_file(deployment, benchmark, method)
+    summary = _summed(deployment, benchmark, method, outcome.trajectories, note)
+    return Evaluation(summary, outcome.trajectories, path, outcome.interrupted)
 
-    def summed(trajectories: Sequence[Trajectory]) -> Summary:
-        names = {"benchmark": benchmark, "method": method, "model": config.llm.name}
-        return summarise(trajectories, **names, seconds_per_question=note.seconds_per_question)
 
-    if path.exists():
-        everything = [Trajectory.from_json(record, tuple(retrievers)) for record in jsonl.read(path)]
-        write_summary(config.results_dir / benchmark / config.llm.name / method / "summary.json", summed(everything))
-    return Evaluation(summed(outcome.trajectories), outcome.trajectories, path, outcome.interrupted)
+def merge(deployment: Deployment, benchmark: str, method: str) -> tuple[Summary, int]:
+    """Join the shards of one run; gives the summary of all, and how many questions have no answer yet."""
+    config, name = deployment.config, results_name(benchmark)
+    path = result_path(config.results_dir, config.llm.name, name, method)
+    missing = merge_shards(path, deployment.questions(benchmark), deployment.sources())
+    return summarise_file(deployment, name, method), missing
+
+
+def summarise_file(deployment: Deployment, benchmark: str, method: str) -> Summary:
+    """Write summary.json of all that the results file holds."""
+    config = deployment.config
+    path = result_path(config.results_dir, config.llm.name, benchmark, method)
+    trajectories = [Trajectory.from_json(record, deployment.sources()) for record in jsonl.read(path)]
+    summary = _summed(deployment, benchmark, method, trajectories, read_note(path))
+    write_summary(config.results_dir / benchmark / config.llm.name / method / "summary.json", summary)
+    return summary
+
+
+def _summed(
+    deployment: Deployment, benchmark: str, method: str, trajectories: Sequence[Trajectory], note: RunNote
+) -> Summary:
+    names = {"benchmark": benchmark, "method": method, "model": deployment.config.llm.name}
+    return summarise(trajectories, **names, seconds_per_question=note.seconds_per_question)
 
 
 def fetch_models(config: Config) -> dict[str, Path]:
@@ -91,7 +121,7 @@ def demo(config: Config, benchmark: str, methods: Sequence[str], limit: int, see
         evaluations.append(evaluate(deployment, benchmark, method, questions, fresh=True))
         if evaluations[-1].interrupted:
             break
-    show_results(config, benchmark, [evaluation for evaluation in evaluations if evaluation.trajectories])
+    show_results(config, results_name(benchmark), [evaluation for evaluation in evaluations if evaluation.trajectories])
     return evaluations
 
 

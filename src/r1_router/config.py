@@ -5,25 +5,30 @@ Paths are relative to the project's root: the folder above `configs/`, or the co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from r1_router.errors import ConfigError
 from r1_router.methods import METHODS
-from r1_router.prompts import prompt_set_names
+from r1_router.prompts import prompt_folder, prompt_set_names
 from r1_router.schema import read_dataclass
 from r1_router.types import MAX_STEPS, Sampling
 
 DEFAULT_CONFIG = Path("configs/factbook.yaml")
-ENGINES = ("transformers", "openai")
+ENGINES = ("transformers", "openai", "vllm")
 ENCODERS = ("sentence", "fused")
 STEP_KINDS = ("router", "rag")
 
 
 @dataclass(frozen=True, slots=True)
 class LLMConfig:
-    """The language model; `name` stands in result paths, `model` is a folder or a hub or server name."""
+    """The language model; `name` stands in result paths, `model` is a folder or a hub or server name.
+
+    `dtype`, `batch`, `threads` are the transformers engine's, `base_url`, one or several, and `api_key_env` the openai
+    engine's, `servers` and `server_args` the vllm engine's. `constrained` holds replies to their form, where the engine
+    is a vLLM server.
+    """
 
     name: str
     model: str
@@ -33,8 +38,11 @@ class LLMConfig:
     batch: int = 32
     threads: int | None = None
     context: int | None = None
-    base_url: str = ""
+    base_url: tuple[str, ...] = ()
     api_key_env: str | None = None
+    servers: int = 1
+    server_args: tuple[str, ...] = ()
+    constrained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +139,23 @@ def load_config(path: Path) -> Config:
     return config
 
 
+def with_constrained(config: Config) -> Config:
+    """The config with replies held to their form; raises ConfigError where the engine cannot."""
+    if config.llm.engine == "transformers":
+        raise ConfigError("constrained: the transformers engine cannot hold replies to a form; use vllm or openai.")
+    return replace(config, llm=replace(config.llm, constrained=True))
+
+
 def _check(config: Config, where: str) -> None:
     """What types cannot say: names that must be known, and keys that only make sense together."""
-    _require_known(f"{where}.prompts", config.prompts, prompt_set_names())
+    _require_prompts(f"{where}.prompts", config.prompts, config.root)
     _require_known(f"{where}.llm.engine", config.llm.engine, ENGINES)
     if config.llm.engine == "openai" and not config.llm.base_url:
         raise ConfigError(f"{where}.llm.base_url: the openai engine needs a URL such as http://host:8000/v1.")
+    if config.llm.constrained:
+        with_constrained(config)
+    if config.llm.servers < 1:
+        raise ConfigError(f"{where}.llm.servers: at least one server is needed, found {config.llm.servers}.")
     for name, encoder in config.encoders.items():
         _require_known(f"{where}.encoders.{name}.kind", encoder.kind, ENCODERS)
         if encoder.kind == "fused" and encoder.image_model is None:
@@ -144,7 +163,7 @@ def _check(config: Config, where: str) -> None:
     for source in config.sources:
         _require_known(f"{where}.sources.{source.name}.encoder", source.encoder, config.encoders)
     for name, variant in config.variants.items():
-        _require_known(f"{where}.variants.{name}.prompts", variant.prompts, prompt_set_names())
+        _require_prompts(f"{where}.variants.{name}.prompts", variant.prompts, config.root)
         _require_known(f"{where}.variants.{name}.method", variant.method, METHODS)
     for name, section in config.training.items():
         _require_known(f"{where}.training.{name}.kind", section.kind, STEP_KINDS)
@@ -153,6 +172,11 @@ def _check(config: Config, where: str) -> None:
     for key in ("tag", "name"):
         if len({getattr(source, key) for source in config.sources}) < len(config.sources):
             raise ConfigError(f"{where}.sources: two sources have the same {key}; they could not be told apart.")
+
+
+def _require_prompts(where: str, name: str, root: Path) -> None:
+    if prompt_folder(str(root / name)) is None:
+        _require_known(where, name, prompt_set_names())
 
 
 def _require_known(where: str, name: str, known: Any) -> None:

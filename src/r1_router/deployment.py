@@ -9,13 +9,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r1_router import jsonl
 from r1_router.config import Config, EncoderConfig, SourceConfig
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import sha256_of
 from r1_router.methods import OnEvent, Settings, make_method
-from r1_router.prompts import load_prompts
-from r1_router.records import question_from_json
+from r1_router.prompts import PromptSet, baseline_prompts, load_prompts, prompt_set_names
+from r1_router.questions import find_questions, read_questions, require_pictures
 from r1_router.types import LLM, Method, Question, Retriever, Source
 
 if TYPE_CHECKING:
@@ -36,17 +35,21 @@ class Deployment:
 
     def method(self, name: str, on_event: OnEvent | None = None) -> Method:
         """The method or variant `name`, working as the config says."""
+        return make_method(self.config.variant(name).method, self.settings(name, on_event))
+
+    def settings(self, name: str, on_event: OnEvent | None = None) -> Settings:
+        """How the method or variant `name` works."""
         config, variant = self.config, self.config.variant(name)
-        settings = Settings(
-            prompts=load_prompts(variant.prompts),
+        return Settings(
+            prompts=self._prompts(variant.prompts),
             sampling=config.sampling,
             retrieved=config.retrieved,
             shown=config.shown,
             max_steps=config.max_steps,
             lower_case=variant.lower_case,
+            constrained=config.llm.constrained,
             on_event=on_event,
         )
-        return make_method(variant.method, settings)
 
     def llm(self, name: str) -> LLM:
         """The language model with the adapter that the method or variant `name` uses."""
@@ -88,35 +91,36 @@ class Deployment:
         return rows
 
     def questions(self, benchmark: str, limit: int | None = None, sample_seed: int | None = None) -> list[Question]:
-        """The benchmark's first `limit` questions, or that many drawn by a seed; image paths are made findable."""
-        if benchmark not in self.config.benchmarks:
-            known = ", ".join(self.config.benchmarks)
-            raise ConfigError(f"--benchmark: none is named {benchmark!r} in the config; there are {known}.")
-        path = self.config.benchmarks[benchmark]
-        if not path.is_file():
-            raise DataError(f"benchmark {benchmark}: no file {path}.")
-        rows = [question_from_json(row) for row in jsonl.read(path)]
+        """The first `limit` questions, or that many drawn by a seed; image paths are made findable.
+
+        `benchmark` is a name of the config, a published set that was fetched, or the path of a question file.
+        """
+        file = find_questions(benchmark, self.config.benchmarks, self.config.root)
+        rows = read_questions(file)
         if sample_seed is not None and limit is not None and limit < len(rows):
             chosen = sorted(random.Random(sample_seed).sample(range(len(rows)), limit))
             rows = [rows[index] for index in chosen]
-        return [
-            replace(row, benchmark=benchmark, image=row.image and image_path(path.parent, row.image))
-            for row in rows[:limit]
-        ]
+        questions = [replace(row, image=row.image and image_path(file.pictures, row.image)) for row in rows[:limit]]
+        require_pictures(file, questions)
+        return questions
 
     def fingerprint(self, name: str) -> dict[str, Any]:
         """What the answers of a method depend on, as plain values: results made by others are not resumed."""
         config, variant = self.config, self.config.variant(name)
-        prompts = load_prompts(variant.prompts)
+        prompts = self._prompts(variant.prompts)
         return {
-            "engine": [config.llm.engine, config.llm.base_url, config.llm.dtype],
+            "engine": [config.llm.engine, config.llm.dtype, config.llm.constrained],
             "model": config.llm.model,
             "adapter": adapter_digest(variant.adapter),
-            "prompts": hashlib.sha256(repr(prompts).encode()).hexdigest()[:16],
+            "prompts": hashlib.sha256(repr((prompts, *baseline_prompts(variant.method))).encode()).hexdigest()[:16],
             "sampling": asdict(config.sampling),
             "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context, variant.lower_case],
             "sources": self.sources_digest(),
         }
+
+    def sources(self) -> tuple[Source, ...]:
+        """The configured sources, in their order."""
+        return tuple(source_of(section) for section in self.config.sources)
 
     def sources_digest(self) -> dict[str, Any]:
         """What each knowledge base was made from and how it is searched, as plain values."""
@@ -128,16 +132,35 @@ class Deployment:
             from r1_router.llm.openai import OpenAILLM
 
             return OpenAILLM(section.base_url, section.model, api_key_env=section.api_key_env)
+        if section.engine == "vllm":
+            return self._start_vllm(adapter)
         from r1_router.llm.transformers import TransformersLLM
+        from r1_router.llm.vision import VisionLLM, sees_images
 
         _quieten_transformers()
-        return TransformersLLM(
-            self._model(section.model),
+        model = self._model(section.model)
+        engine = VisionLLM if sees_images(model) else TransformersLLM
+        return engine(
+            model,
             adapter=adapter,
             dtype=section.dtype,
             batch=section.batch,
             threads=section.threads,
             context=section.context,
+        )
+
+    def _start_vllm(self, adapter: Path | None) -> LLM:
+        from r1_router.llm.vllm import VllmLLM
+
+        section = self.config.llm
+        return VllmLLM(
+            self._model(section.model),
+            adapter=adapter,
+            dtype=section.dtype,
+            context=section.context,
+            servers=section.servers,
+            server_args=section.server_args,
+            logs=self.config.results_dir / section.name / "servers",
         )
 
     def _encoder(self, name: str) -> PassageEncoder:
@@ -155,6 +178,10 @@ class Deployment:
         from r1_router.retrieval.images import EfficientNetEncoder
 
         return FusedEncoder(EfficientNetEncoder(section.image_model), text, image_weight=section.image_weight)
+
+    def _prompts(self, name: str) -> PromptSet:
+        """A set of the package, or the one in a folder under the root."""
+        return load_prompts(name if name in prompt_set_names() else str(self.config.root / name))
 
     def _model(self, name: str) -> str:
         """A folder under the root where there is one, else a hub name; a name under `models_dir` is a folder."""

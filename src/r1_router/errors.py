@@ -7,6 +7,7 @@
     ├── KnowledgeBaseError   a knowledge-base folder that cannot be served
     ├── DownloadError        a fetch that failed, or bytes that are not the pinned ones
     └── EngineError          a language model that failed to reply
+        └── PromptTooLong    a prompt that leaves no room in the model's context
 
 Each message says what was wrong, what was found, and the command or flag that mends it.
 """
@@ -38,3 +39,7 @@ class DownloadError(R1RouterError):
 
 class EngineError(R1RouterError):
     """A language model that failed to reply."""
+
+
+class PromptTooLong(EngineError):
+    """A prompt that leaves no room in the model's context; one with evidence is asked again with less of it."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from r1_router.errors import ConfigError, DataError
+from r1_router.errors import ConfigError
 from r1_router.intervals import Interval, bootstrap
-from r1_router.scoring import exact_match, score, squad_tokens, token_f1, tokenise
+from r1_router.scoring import exact_match, range_of, score, squad_tokens, token_f1, tokenise
 from r1_router.scoring_tables import NUMBER_WORDS
 
 RELATIVE_TOLERANCE = 1e-4
@@ -61,14 +61,18 @@ class Measure:
         """Mean and interval, shares in percent; a dash where the metric applies to no question."""
         if self.interval is None:
             return "-"
-        unit = 100 if self.metric.is_share else 1
-        mean, low, high = (unit * value for value in (self.interval.mean, self.interval.low, self.interval.high))
-        return f"{mean:.2f}  [{low:.2f}, {high:.2f}]"
+        return spelt(self.interval, 100 if self.metric.is_share else 1)
 
     def to_json(self) -> dict[str, Any]:
         """Version, count, and mean with its 95% interval, in the metric's own unit (shares in 0..1)."""
         figures = {name: getattr(self.interval, name) if self.interval else None for name in ("mean", "low", "high")}
         return {"version": self.metric.version, "n": self.n, **figures}
+
+
+def spelt(interval: Interval, unit: float) -> str:
+    """Mean and interval in `unit`s, as every output has them."""
+    mean, low, high = (unit * value for value in (interval.mean, interval.low, interval.high))
+    return f"{mean:.2f}  [{low:.2f}, {high:.2f}]"
 
 
 def measure(pairs: Sequence[tuple[str, Any]], names: Iterable[str], seed: int) -> list[Measure]:
@@ -138,11 +142,7 @@ def predicted_tokens(prediction: str, gold: Any) -> float:
 def _span(gold: Any) -> tuple[float, float] | None:
     """The numbers that meet a gold, as (lowest, highest); None for a gold that is no number."""
     if isinstance(gold, Mapping):
-        try:
-            low, high = (float(end) for end in gold["range"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"A gold that is an object needs 'range': [low, high]; found {dict(gold)}.") from error
-        return low, high
+        return range_of(gold)
     written = None if isinstance(gold, bool) else _NUMERIC_GOLD.fullmatch(str(gold).strip())
     if written is None:
         return None

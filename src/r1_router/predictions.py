@@ -7,7 +7,6 @@ can bear is counted in `ResultsFile.notes`.
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from r1_router import jsonl
 from r1_router.errors import DataError
 from r1_router.records import GOLD_KEYS, ID_KEYS
-from r1_router.scoring import tokenise
+from r1_router.scoring import is_number, is_range, tokenise
 
 FAILED = "failed, scored as wrong"
 UNANSWERED = "without an answer, scored as wrong"
@@ -26,6 +25,8 @@ WORDLESS_GOLD = "golds without a word to meet, always scored as wrong"
 NAN = "records with NaN where nothing is scored"
 REPEATED = "repeated questions, with no id to tell them apart"
 BLANK = "blank lines"
+VERDICTS_SUFFIX = ".judge.jsonl"
+"""What ends the name of the file beside results that holds a judge's verdicts: `NAME.judge.jsonl`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,14 @@ def read_predictions(path: Path, gold_keys: Sequence[str] = GOLD_KEYS) -> Result
         return ResultsFile(path, predictions, sum(not line.strip() for line in lines))
 
 
+def results_files(folder: Path) -> list[Path]:
+    """The results files in `folder`, by name; verdicts kept beside them are none."""
+    return sorted(path for path in folder.glob("*.jsonl") if not path.name.endswith(VERDICTS_SUFFIX))
+
+
 def _neighbours(path: Path) -> str:
     """The results beside a missing file, which tell a misspelt method from one that was not run."""
-    found = sorted(other.name for other in path.parent.glob("*.jsonl"))
+    found = [other.name for other in results_files(path.parent)]
     return f" (that folder has {', '.join(found)})" if found else ""
 
 
@@ -129,7 +135,7 @@ def _answer(value: Any) -> str | None:
         value = value["answer"]
     if value is None or isinstance(value, str):
         return value
-    if not _is_number(value):
+    if not is_number(value):
         raise DataError(f"llm_answer: expected a text or an object with 'answer', found {value!r}.")
     return str(value)
 
@@ -143,7 +149,7 @@ def _gold(record: Mapping[str, Any], keys: Sequence[str]) -> Any:
     if all(isinstance(one, str) and not one.strip() for one in _golds(gold)):
         raise DataError(f"{key}: the gold is empty: {gold!r}.")
     for one in _golds(gold):
-        if not (isinstance(one, str) or _is_number(one) or _is_range(one)):
+        if not (isinstance(one, str) or is_number(one) or _is_sound_range(one)):
             raise DataError(f"{key}: a gold is a text, a number or an object with 'range': [low, high]; found {one!r}.")
     return gold
 
@@ -152,13 +158,8 @@ def _golds(gold: Any) -> list[Any]:
     return gold if isinstance(gold, list) else [gold]
 
 
-def _is_range(value: Any) -> bool:
-    ends = value.get("range") if isinstance(value, Mapping) else None
-    return isinstance(ends, list) and len(ends) == 2 and all(map(_is_number, ends)) and ends[0] <= ends[1]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+def _is_sound_range(value: Any) -> bool:
+    return is_range(value) and value["range"][0] <= value["range"][1]
 
 
 def _refuse_repeated_ids(path: Path, predictions: Sequence[Prediction]) -> None:

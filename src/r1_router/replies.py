@@ -62,6 +62,18 @@ def format_answer(thought: str, answer: str) -> str:
     return f"<think>{thought}</think>\n<answer>{answer}</answer>"
 
 
+def plan_pattern(sources: Sequence[Source]) -> str:
+    """A regular expression of well-formed plans, the configured sources the only choices; for constrained decoding."""
+    names = "|".join(re.escape(source.name).replace("\\ ", " ") for source in sources)
+    asks = rf"<sub-question>[^<\n]+</sub-question>\n<ret>({names})</ret>"
+    stops = rf"<sub-question>{NONE}</sub-question>\n<ret>{NONE}</ret>"
+    return rf"<think>[^<]+</think>\n({asks}|{stops})"
+
+
+ANSWER_PATTERN = r"<think>[^<]+</think>\n<answer>[^<\n]+</answer>"
+"""Likewise of well-formed answers."""
+
+
 def _blocks(text: str, tags: Sequence[str]) -> Mapping[str, str] | BadReply:
     """What the first block of each tag holds, or which one is missing."""
     lowered = text.lower()

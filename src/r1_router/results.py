@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r1_router import jsonl
-from r1_router.errors import ConfigError
+from r1_router.errors import ConfigError, DataError
 from r1_router.files import write_atomically
 from r1_router.types import Question, Source, Trajectory
 
@@ -21,6 +22,55 @@ def result_path(results_dir: Path, model: str, benchmark: str, method: str) -> P
         if not part or part in (".", "..") or "/" in part or "\\" in part:
             raise ConfigError(f"results: {part!r} cannot be part of a file name; mend the name in the config.")
     return results_dir / model / f"{benchmark}_{method}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `number` of `of`, counted from 1: every `of`-th question, from the `number`-th on."""
+
+    number: int
+    of: int
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """From `2/4`; raises ConfigError for anything else."""
+        found = re.fullmatch(r"(\d+)/(\d+)", text)
+        shard = Shard(int(found[1]), int(found[2])) if found else None
+        if shard is None or not 1 <= shard.number <= shard.of:
+            raise ConfigError(f"--shard: {text!r} is no part of a whole; write 1/4 for the first of four.")
+        return shard
+
+    def pick(self, questions: Sequence[Question]) -> list[Question]:
+        return list(questions[self.number - 1 :: self.of])
+
+    def path(self, whole: Path) -> Path:
+        """The file of this part of the results file `whole`."""
+        return _shards(whole) / f"{whole.stem}.{self.number}-of-{self.of}.jsonl"
+
+
+def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[Source]) -> int:
+    """Join the shard files of `whole` into it, in the order of the questions; gives how many have no answer yet.
+
+    Raises DataError where there are no shards, ConfigError where they were made by different settings.
+    """
+    parts = sorted(_shards(whole).glob(f"{whole.stem}.*-of-*.jsonl"))
+    if not parts:
+        raise DataError(f"no shards of {whole.name} in {_shards(whole)}: run with --shard 1/4 and so on first.")
+    notes = [read_note(part) for part in parts]
+    if any(note.settings != notes[0].settings for note in notes):
+        raise ConfigError(f"the shards in {_shards(whole)} were made by different settings; run them again alike.")
+    records = {
+        Trajectory.from_json(record, sources).question.id: record for part in parts for record in jsonl.read(part)
+    }
+    found = [records[question.id] for question in questions if question.id in records]
+    jsonl.rewrite(whole, found)
+    seconds, answered = sum(note.seconds for note in notes), sum(note.answered for note in notes)
+    write_note(whole, RunNote(notes[0].settings, answered, seconds))
+    return len(questions) - len(found)
+
+
+def _shards(whole: Path) -> Path:
+    return whole.parent / "shards"
 
 
 def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source]) -> dict[str, Trajectory]:
@@ -72,7 +122,7 @@ def open_note(path: Path, settings: Mapping[str, Any], *, replace_others: bool =
     settings = json.loads(json.dumps(settings))  # as they will be read back
     if not path.exists() or path.stat().st_size == 0:
         return RunNote(settings)
-    note = _read_note(_note_path(path))
+    note = read_note(path)
     changed = sorted(k for k in note.settings.keys() | settings.keys() if note.settings.get(k) != settings.get(k))
     if not changed:
         return note
@@ -87,10 +137,10 @@ def write_note(path: Path, note: RunNote) -> None:
     write_atomically(_note_path(path), json.dumps(asdict(note), indent=1, sort_keys=True) + "\n")
 
 
-def _read_note(path: Path) -> RunNote:
-    """The note at `path`; one without settings, which equal none, where it is missing or torn."""
+def read_note(path: Path) -> RunNote:
+    """The note beside the results in `path`; one without settings, which equal none, where it is missing or torn."""
     try:
-        return RunNote(**json.loads(path.read_text(encoding="utf-8")))
+        return RunNote(**json.loads(_note_path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return RunNote({})
 

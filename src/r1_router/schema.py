@@ -41,8 +41,9 @@ def _read(hint: Any, value: Any, where: str, root: Path) -> Any:
         return _read(next(argument for argument in arguments if argument is not NoneType), value, where, root)
     if is_dataclass(hint):
         return read_dataclass(hint, value, where, root)  # type: ignore[arg-type]
-    if origin is tuple and isinstance(value, list):
-        return tuple(_read(arguments[0], item, f"{where}[{n}]", root) for n, item in enumerate(value))
+    if origin is tuple and (isinstance(value, list) or (isinstance(value, str) and arguments[0] is str)):
+        items = [value] if isinstance(value, str) else value  # one text may stand for a list of one
+        return tuple(_read(arguments[0], item, f"{where}[{n}]", root) for n, item in enumerate(items))
     if origin is dict and isinstance(value, dict):
         return {str(key): _read(arguments[1], item, f"{where}.{key}", root) for key, item in value.items()}
     return _read_scalar(hint, value, where, root)

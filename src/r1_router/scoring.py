@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import re
 import string
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r1_router.benchmarks import benchmark_named
 from r1_router.errors import DataError
 from r1_router.scoring_tables import (
     CONTRACTIONS,
@@ -28,6 +30,8 @@ from r1_router.scoring_tables import (
 _FULL_STOP = re.compile(r"\.(?!\d)")
 _DIGIT_COMMA_DIGIT = re.compile(r"\d,\d")
 _SQUAD_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_BEYOND = 2
+"""No accepted number lies this far outside its range: the last step is at most 1 beyond it, as is an end made whole."""
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -40,12 +44,15 @@ class Scores:
     f1: float = 0.0
 
 
-def score(prediction: str, gold: Any) -> Scores:
+def score(prediction: str, gold: Any, benchmark: str | None = None) -> Scores:
     """The scores against the gold of highest F1, ties going to the first; `.recall` is the published F1-Recall.
 
     So it is not the highest recall: a long gold that is half met can win over a short one fully met. Recall does
     not punish length ("yes or no" is always right), so read `.f1` beside it. An empty prediction scores 0.
+    The gold's own form says how it is scored; a `benchmark` that is named must be known, or ConfigError is raised.
     """
+    if benchmark is not None:
+        benchmark_named(benchmark)
     return _best(prediction, gold, tokenise)
 
 
@@ -135,13 +142,29 @@ def _overlap(predicted: Sequence[str], gold: Sequence[str]) -> Scores:
 
 def _against_range(predicted: Sequence[str], gold: Mapping[str, Any]) -> Scores:
     """Overlap with the best of the one-token golds that the reference turns a numeric range into."""
-    try:
-        low, high = gold["range"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"A gold that is an object needs 'range': [low, high]; found {dict(gold)}.") from error
+    low, high = range_of(gold)
     if not any(accepted_in_range(token, low, high) for token in predicted):
         return Scores()
     return Scores(1 / len(predicted), 1.0, 2 / (len(predicted) + 1))
+
+
+def range_of(gold: Mapping[str, Any]) -> tuple[float, float]:
+    """The ends of a numeric range, as they are written; raises DataError where the gold has none."""
+    if not is_range(gold):
+        raise DataError(f"A gold that is an object needs 'range': [low, high]; found {dict(gold)}.")
+    low, high = gold["range"]
+    return low, high
+
+
+def is_range(value: Any) -> bool:
+    """Whether `value` is a gold that holds a numeric range, its ends in whatever order."""
+    ends = value.get("range") if isinstance(value, Mapping) else None
+    return isinstance(ends, list | tuple) and len(ends) == 2 and all(map(is_number, ends))
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a number that can be reckoned with: no bool, not NaN, and not beyond what a float holds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def accepted_in_range(token: str, low: float, high: float) -> bool:
@@ -162,11 +185,14 @@ def accepted_in_range(token: str, low: float, high: float) -> bool:
 
 def _nearest(value: float, low: float, high: float) -> Iterator[float]:
     """The accepted numbers next to `value`: at most one integer and three of the steps."""
+    if not low - _BEYOND <= value <= high + _BEYOND:
+        return
     if int(low) <= int(value) <= int(high):
         yield int(value)
-    if not math.isfinite(high - low):
+    span = float(high) - float(low)
+    if not math.isfinite(span):
         return
-    step = _step(high - low)
+    step = _step(span)
     count = math.ceil((high + step - low) / step)
     # Rounded as numpy.arange rounds it, or the third decimal can differ; beyond 2^53 nothing is left of a step.
     stride = (low + step) - low or step

@@ -55,6 +55,8 @@ def f1_of(trajectory: Trajectory) -> float:
 
 def _routing(trajectories: Sequence[Trajectory]) -> list[bool]:
     """All routing decisions; where the method routes, a failed question's are wrong."""
+    if not _routes(trajectories):
+        return []
     counted = [right for trajectory in trajectories for right in routed_right(trajectory)]
     missed = [False for trajectory in trajectories if trajectory.error for _ in _wanted(trajectory)]
     return [*counted, *missed] if counted else []
@@ -79,7 +81,7 @@ def hit_rates(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     Only steps of a method that plans: one retrieval for the whole question has no gold hop of its own.
     """
     hits: dict[str, list[bool]] = {}
-    for trajectory in trajectories:
+    for trajectory in trajectories if _routes(trajectories) else ():
         for hop, step in zip(_hops(trajectory), trajectory.steps, strict=False):
             if _planned(step) and hop.get("gold_ids") and hop["source"] in _names(step):
                 ids = [passage.id for passage in step.passages if passage.source.name == hop["source"]]
@@ -109,9 +111,15 @@ def _wanted(trajectory: Trajectory) -> list[list[str]]:
     return [*due, [NONE]][:MAX_STEPS] if due else []
 
 
+def _routes(trajectories: Sequence[Trajectory]) -> bool:
+    """Whether the method ever chose one source: one that always asks all of them does not route."""
+    steps = [step for trajectory in trajectories for step in trajectory.steps]
+    return any(_planned(step) and (step.plan.stops or len(step.plan.sources) == 1) for step in steps)
+
+
 def _planned(step: Step) -> bool:
-    """Whether the step was planned; one retrieval for the whole question leaves a step without an answer."""
-    return step.answer is not None or step.plan.stops
+    """Whether the step was planned; one retrieval for the whole question leaves neither thought nor sub-answer."""
+    return step.answer is not None or step.plan.stops or bool(step.plan.thought)
 
 
 def _hops(trajectory: Trajectory) -> Sequence[Mapping[str, Any]]:

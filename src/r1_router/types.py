@@ -104,7 +104,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a trajectory cost. Token counts are the engine's own; `seconds` is wall time of the question."""
+    """What a trajectory cost. Token counts are the engine's own; `seconds` is wall time of the question.
+
+    `dropped` counts the passages left out of prompts that were too long for the model's context.
+    """
 
     calls: int = 0
     retrievals: int = 0
@@ -112,6 +115,7 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +144,17 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How replies are drawn. `temperature` 0 is greedy; the published setting is 1.0 with top_k 20."""
+    """How replies are drawn. `temperature` 0 is greedy; the published setting is 1.0 with top_k 20.
+
+    `pattern` is a regular expression that the whole reply must match, "" for none; methods set it for engines that can
+    hold a reply to one.
+    """
 
     temperature: float = 0.0
     top_k: int = 20
     max_tokens: int = 2048
     seed: int = 0
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible server that takes `top_k`: vLLM, SGLang, llama.cpp."""
+"""A language model behind OpenAI-compatible servers that take `top_k`: vLLM, SGLang, llama.cpp."""
 
 from __future__ import annotations
 
@@ -7,31 +7,37 @@ import base64
 import mimetypes
 import os
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from r1_router.errors import ConfigError, EngineError
+from r1_router.errors import ConfigError, EngineError, PromptTooLong
 from r1_router.types import Message, Reply, Sampling
 
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before the second try; each later wait is twice the one before, with up to as much again by chance."""
+_TOO_LONG = re.compile(
+    r"(context|model|sequence)[ _](length|window)|exceeds? the (available )?context|too many tokens", re.IGNORECASE
+)
+"""How servers word a prompt that does not fit: vLLM and OpenAI, SGLang, llama.cpp."""
 _WORTH_RETRYING = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
 class OpenAILLM:
-    """Chats with one server; requests go out as they are awaited, for such a server batches by itself.
+    """Chats with one server or several alike; requests go out as they are awaited, for such a server batches by itself.
 
-    `base_url` ends before `/chat/completions`; `api_key_env` names the environment variable that holds the key, so
-    that no key stands in a config. Images are sent as data URLs. Raises EngineError once the tries are used up.
+    `base_urls` end before `/chat/completions`; each request goes to the server with the fewest in flight, a second try
+    to another one where there is one. `api_key_env` names the environment variable that holds the key, so that no key
+    stands in a config. Images are sent as data URLs. Raises EngineError once the tries are used up.
     """
 
     def __init__(
         self,
-        base_url: str,
+        base_urls: Sequence[str],
         model: str,
         *,
         api_key_env: str | None = None,
@@ -39,7 +45,7 @@ class OpenAILLM:
         first_wait: float = FIRST_WAIT,
     ) -> None:
         self._headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
-        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._in_flight = {url.rstrip("/") + "/chat/completions": 0 for url in base_urls}
         self._model = model
         self._first_wait = first_wait
         self._timeout = timeout
@@ -47,29 +53,27 @@ class OpenAILLM:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        body = {
-            "model": self._model,
-            "messages": [_wire_message(message) for message in messages],
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "seed": sampling.seed,
-        }
-        if sampling.temperature > 0:
-            body["top_k"] = sampling.top_k
-        problem = ""
+        body = request_body(self._model, messages, sampling)
+        url = problem = ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * (1 + random.random()))
-            outcome = await self._post(body)
+            url = self._least_busy(but=url)
+            outcome = await self._post(url, body)
             if isinstance(outcome, Reply):
                 return outcome
             problem = outcome
-        raise EngineError(f"{self._url}: no reply after {TRIES} tries; last: {problem}. Is the server up?")
+        raise EngineError(f"{url}: no reply after {TRIES} tries; last: {problem}. Is the server up?")
 
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
+
+    def _least_busy(self, but: str) -> str:
+        """The server with the fewest requests in flight; not `but`, where there is another."""
+        others = [url for url in self._in_flight if url != but] or [but]
+        return min(others, key=self._in_flight.__getitem__)
 
     def _connections(self) -> httpx.AsyncClient:
         """The client of the running event loop: connections cannot outlive the loop that opened them."""
@@ -80,17 +84,38 @@ class OpenAILLM:
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout, limits=limits)
         return self._client
 
-    async def _post(self, body: dict[str, Any]) -> Reply | str:
+    async def _post(self, url: str, body: dict[str, Any]) -> Reply | str:
         """One try: a reply, or what went wrong that another try may mend. Raises EngineError where none will."""
+        self._in_flight[url] += 1
         try:
-            response = await self._connections().post(self._url, json=body)
+            response = await self._connections().post(url, json=body)
         except httpx.TransportError as error:
             return f"{type(error).__name__}: {error}"
+        finally:
+            self._in_flight[url] -= 1
         if response.status_code in _WORTH_RETRYING:
             return f"HTTP {response.status_code}: {response.text[:200]}"
+        if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG.search(response.text):
+            raise PromptTooLong(f"{url}: {response.text[:500]}")
         if response.is_error:
-            raise EngineError(f"{self._url}: HTTP {response.status_code}: {response.text[:500]}")
+            raise EngineError(f"{url}: HTTP {response.status_code}: {response.text[:500]}")
         return _read_reply(response)
+
+
+def request_body(model: str, messages: Sequence[Message], sampling: Sampling) -> dict[str, Any]:
+    """The request as it goes over the wire; `top_k` and `structured_outputs` are vLLM's names."""
+    body = {
+        "model": model,
+        "messages": [_wire_message(message) for message in messages],
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+    }
+    if sampling.temperature > 0:
+        body["top_k"] = sampling.top_k
+    if sampling.pattern:
+        body["structured_outputs"] = {"regex": sampling.pattern}
+    return body
 
 
 def _read_reply(response: httpx.Response) -> Reply | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r1_router.dtypes import torch_dtype
-from r1_router.errors import EngineError
+from r1_router.errors import EngineError, PromptTooLong
 from r1_router.llm.content import text_only
 from r1_router.types import Message, Reply, Sampling
 
@@ -48,8 +48,8 @@ class TransformersLLM:
         limit = weights.config.max_position_embeddings
         self._context = min(context or limit, limit)
         self._batch = batch
-        stops = _stop_ids(weights, self._tokenizer)
-        banned = _unspeakable_ids(self._tokenizer, weights.config.vocab_size) - stops
+        stops = end_ids(weights, self._tokenizer)
+        banned = unspeakable_ids(self._tokenizer, weights.config.vocab_size) - stops
         self._decoder = Decoder(weights, sorted(stops), sorted(banned), self._context)
         self._waiting: deque[Request] = deque()
         self._futures: dict[Request, asyncio.Future[None]] = {}
@@ -57,12 +57,12 @@ class TransformersLLM:
         self._tokens_of = lru_cache(maxsize=64)(self._tokenize)
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        """One reply; raises EngineError when the prompt leaves no room in the context, or decoding failed."""
+        """One reply; raises PromptTooLong where the prompt fills the context, EngineError where decoding failed."""
         from r1_router.llm.decoding import Request
 
         prompt, shared = self._encode(text_only(messages))
         if len(prompt) >= self._context:
-            raise EngineError(
+            raise PromptTooLong(
                 f"the prompt has {len(prompt)} tokens, the model's context holds {self._context}: "
                 "show fewer passages (config: shown) or raise the config's llm.context."
             )
@@ -138,7 +138,7 @@ def _load(model: str | Path, adapter: str | Path | None, dtype: torch.dtype, dev
     return weights.to(device=device, dtype=dtype).eval(), tokenizer
 
 
-def _stop_ids(weights: Any, tokenizer: Any) -> set[int]:
+def end_ids(weights: Any, tokenizer: Any) -> set[int]:
     """The ids that end a turn: the model's own generation settings know best, the tokenizer comes second."""
     ids = weights.generation_config.eos_token_id
     ids = tokenizer.eos_token_id if ids is None else ids
@@ -147,7 +147,7 @@ def _stop_ids(weights: Any, tokenizer: Any) -> set[int]:
     return set(ids) if isinstance(ids, list) else {ids}
 
 
-def _unspeakable_ids(tokenizer: Any, vocab_size: int) -> set[int]:
+def unspeakable_ids(tokenizer: Any, vocab_size: int) -> set[int]:
     """Special tokens (chat marks, vision marks, padding), and ids beyond the tokenizer's: none is text."""
     marks = {id_ for id_, token in tokenizer.added_tokens_decoder.items() if token.special}
     return {id_ for id_ in marks | set(tokenizer.all_special_ids) if id_ < vocab_size} | set(

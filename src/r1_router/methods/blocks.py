@@ -7,16 +7,19 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from r1_router.errors import PromptTooLong
 from r1_router.prompts import (
     PromptSet,
     answer_messages,
     final_messages,
     route_messages,
     with_reminder,
+    without_last_passage,
     without_system,
 )
-from r1_router.replies import BadReply, parse_answer, parse_plan
+from r1_router.replies import ANSWER_PATTERN, BadReply, parse_answer, parse_plan, plan_pattern
 from r1_router.types import (
     IMAGE,
     LLM,
@@ -44,9 +47,10 @@ RETRY_TEMPERATURE = 0.7
 GIVEN_UP = Plan(NONE, NONE)
 """The plan after five malformed replies: nothing more is asked."""
 
+Parsed = TypeVar("Parsed")
 Event = Step | Answer
 OnEvent = Callable[[Event], None]
-"""Told of each step three times as it grows (planned, searched, answered), then of the final answer."""
+"""Told of each step as it grows (planned, searched, answered where steps have answers), then of the final answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ class Settings:
 
     `retrieved` passages of each source asked are kept in the trajectory, the first `shown` of them
     stand in the prompt. With `lower_case` the model reads the question in lower case, as it reads its own earlier
-    sub-questions and answers: a name is then copied token for token.
+    sub-questions and answers: a name is then copied token for token. With `constrained` the engine holds plans and
+    answers to their form.
     """
 
     prompts: PromptSet
@@ -64,32 +69,54 @@ class Settings:
     shown: int = 5
     max_steps: int = MAX_STEPS
     lower_case: bool = False
+    constrained: bool = False
     on_event: OnEvent | None = None
 
 
 class Work:
-    """One question being worked on: the model and the retrievers at hand, and the count of what is used."""
+    """One question being worked on: the model and the retrievers at hand, and the count of what is used.
+
+    `used` is what earlier stages of the same question have used.
+    """
 
     def __init__(
-        self, question: Question, llm: LLM, retrievers: Mapping[Source, Retriever], settings: Settings
+        self,
+        question: Question,
+        llm: LLM,
+        retrievers: Mapping[Source, Retriever],
+        settings: Settings,
+        used: Usage | None = None,
     ) -> None:
         self.question = question
         self.read = replace(question, text=question.text.lower()) if settings.lower_case else question
         self.retrievers = retrievers
         self.settings = settings
-        self.usage = Usage()
+        self.usage = used or Usage()
         self._llm = llm
-        self._started = time.perf_counter()
+        self._started = time.perf_counter() - self.usage.seconds
 
-    async def chat(self, messages: Sequence[Message], attempt: int) -> str:
-        """One reply; each call has a seed of its own, the same in every run whatever else is in flight."""
-        sampling = self.settings.sampling
+    async def chat(self, messages: Sequence[Message], attempt: int, pattern: str = "") -> str:
+        """One reply; each call has a seed of its own, the same in every run whatever else is in flight.
+
+        A prompt too long for the context is asked again with less evidence, the last passages left out first.
+        """
+        sampling = replace(self.settings.sampling, pattern=pattern if self.settings.constrained else "")
         seed = zlib.crc32(f"{sampling.seed} {self.question.id} {self.usage.calls}".encode())
         temperature = max(sampling.temperature, RETRY_TEMPERATURE) if attempt else sampling.temperature
+        sampling = replace(sampling, seed=seed, temperature=temperature)
         self._count(calls=1)
-        reply = await self._llm.chat(messages, sampling=replace(sampling, seed=seed, temperature=temperature))
-        self._count(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
-        return reply.text
+        while True:
+            try:
+                reply = await self._llm.chat(messages, sampling=sampling)
+            except PromptTooLong:
+                shorter = without_last_passage(messages)
+                if shorter is None:
+                    raise
+                messages = shorter
+                self._count(dropped=1)
+            else:
+                self._count(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+                return reply.text
 
     async def search(self, source: Source, query: Query) -> list[Passage]:
         """The passages of one source, best first."""
@@ -108,8 +135,12 @@ class Work:
     def finish(self, steps: Sequence[Step], answer: Answer) -> Trajectory:
         """The trajectory, with what it cost."""
         self.tell(answer)
+        return replace(self.pause(steps), answer=answer)
+
+    def pause(self, steps: Sequence[Step]) -> Trajectory:
+        """The trajectory so far, without an answer, with what it has cost."""
         usage = replace(self.usage, seconds=round(time.perf_counter() - self._started, 4))
-        return Trajectory(self.question, tuple(steps), answer, usage)
+        return Trajectory(self.question, tuple(steps), usage=usage)
 
     def _count(self, **more: int) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in more.items()})
@@ -123,7 +154,7 @@ async def plan(work: Work, steps: Sequence[Step]) -> Plan:
     sources = tuple(work.retrievers)
     messages = route_messages(work.settings.prompts, work.read, history(steps), sources)
     for attempt in range(PLAN_TRIES):
-        reply = await work.chat(messages, attempt)
+        reply = await work.chat(messages, attempt, plan_pattern(sources))
         parsed = parse_plan(reply, sources)
         if not isinstance(parsed, BadReply):
             return parsed
@@ -143,6 +174,14 @@ async def gather(work: Work, plan: Plan) -> tuple[Passage, ...]:
     queries = [Query(text, work.question.image if source.tag == IMAGE.tag else None) for source in asked]
     found = await asyncio.gather(*map(work.search, asked, queries))
     return tuple(passage for block in found for passage in block)
+
+
+async def searched(work: Work, plan: Plan) -> Step:
+    """The plan's step with its passages; whoever watches is shown the plan first."""
+    work.tell(Step(plan))
+    step = Step(plan, await gather(work, plan))
+    work.tell(step)
+    return step
 
 
 async def answer(work: Work, plan: Plan, passages: Sequence[Passage]) -> Answer:
@@ -167,12 +206,25 @@ async def read_answer(work: Work, messages: Sequence[Message], tries: int = ANSW
     reply = ""
     for attempt in range(tries):
         last_resort = attempt + 1 == ANSWER_TRIES
-        reply = await work.chat(without_system(messages) if last_resort else messages, attempt)
+        pattern = ANSWER_PATTERN if tries > 1 else ""  # who asks only once asks for no tags
+        reply = await work.chat(without_system(messages) if last_resort else messages, attempt, pattern)
         parsed = parse_answer(reply)
         if not isinstance(parsed, BadReply):
             return parsed
         work.note_malformed()
     return Answer("", reply.lower().strip())
+
+
+async def parsed_reply(
+    work: Work, messages: Sequence[Message], parse: Callable[[str], Parsed | BadReply], tries: int = ANSWER_TRIES
+) -> Parsed | None:
+    """The first reply that `parse` accepts, or None after so many malformed ones."""
+    for attempt in range(tries):
+        parsed = parse(await work.chat(messages, attempt))
+        if not isinstance(parsed, BadReply):
+            return parsed
+        work.note_malformed()
+    return None
 
 
 def history(steps: Sequence[Step]) -> list[tuple[str, str]]:
@@ -186,3 +238,11 @@ def shown(work: Work, passages: Sequence[Passage]) -> list[Passage]:
     for passage in passages:
         blocks.setdefault(passage.source, []).append(passage)
     return [passage for block in blocks.values() for passage in block[: work.settings.shown]]
+
+
+def pooled(work: Work, steps: Sequence[Step]) -> list[Passage]:
+    """All that the steps have shown, each passage once, in blocks by source as they are configured."""
+    found = {
+        (passage.source, passage.id, passage.text): passage for step in steps for passage in shown(work, step.passages)
+    }
+    return [passage for source in work.retrievers for passage in found.values() if passage.source == source]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, gather, read_answer, shown
+from r1_router.methods.blocks import Settings, Work, read_answer, searched, shown
 from r1_router.prompts import rag_messages
-from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Step, Trajectory
+from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Trajectory
 
 
 def rag(settings: Settings, tag: str | None = None) -> Method:
@@ -18,9 +17,8 @@ def rag(settings: Settings, tag: str | None = None) -> Method:
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work = Work(question, llm, retrievers, settings)
-        step = Step(Plan("", question.text, tuple(source for source in retrievers if tag in (None, source.tag))))
-        step = replace(step, passages=await gather(work, step.plan))
-        work.tell(step)
+        asked = tuple(source for source in retrievers if tag in (None, source.tag))
+        step = await searched(work, Plan("", question.text, asked))
         messages = rag_messages(settings.prompts, work.read, shown(work, step.passages))
         return work.finish([step], await read_answer(work, messages))
 

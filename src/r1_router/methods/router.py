@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, answer, conclude, gather, plan
-from r1_router.types import LLM, Method, Question, Retriever, Source, Step, Trajectory
+from r1_router.methods.blocks import Settings, Work, answer, conclude, plan, searched
+from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Step, Trajectory
+
+Reroute = Callable[[Work, int, Plan], Plan]
+"""Changes the plan of step `n`, counted from 0."""
 
 
-def routed(settings: Settings) -> Method:
+def routed(settings: Settings, reroute: Reroute = lambda work, n, plan: plan) -> Method:
     """The routed loop: plan, gather, answer, till the plan stops or the steps are used up; then conclude."""
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work = Work(question, llm, retrievers, settings)
         steps: list[Step] = []
         while len(steps) < settings.max_steps:
-            step = Step(await plan(work, steps))
-            work.tell(step)
-            if not step.plan.stops:
-                step = replace(step, passages=await gather(work, step.plan))
-                work.tell(step)
-                step = replace(step, answer=await answer(work, step.plan, step.passages))
-                work.tell(step)
-            steps.append(step)
-            if step.plan.stops:
+            chosen = reroute(work, len(steps), await plan(work, steps))
+            if chosen.stops:
+                steps.append(Step(chosen))
+                work.tell(steps[-1])
                 break
+            step = await searched(work, chosen)
+            steps.append(replace(step, answer=await answer(work, chosen, step.passages)))
+            work.tell(steps[-1])
         return work.finish(steps, await conclude(work, steps))
 
     return run

@@ -6,11 +6,15 @@ model trained on its step data reads what it knows; the wording of all else is i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from r1_router.prompts.sets import Prompt, PromptSet
 from r1_router.types import Message, Passage, Query, Question, Source
+
+PASSAGE_START = re.compile(r"(?:^|(?<=:))\w+-\d+: ", re.MULTILINE)
+"""A passage's label, at the start of a line, or right after an introduction that ends in a colon."""
 
 History = Sequence[tuple[str, str]]
 """The sub-questions asked so far with their answers, oldest first."""
@@ -20,19 +24,20 @@ def route_messages(
     prompts: PromptSet, question: Question, history: History, sources: Sequence[Source]
 ) -> list[Message]:
     """Ask for the next sub-question and the source it goes to."""
-    router = replace(prompts.router, system=_with_sources(prompts.router.system, sources))
-    return _chat(router, _origin(question, history), question.image)
+    return chat(with_sources(prompts.router, sources), origin(question, history), question.image)
 
 
 def answer_messages(prompts: PromptSet, query: Query, passages: Sequence[Passage]) -> list[Message]:
     """Ask for the answer to one sub-question; passages stand in blocks, one a source, in the order given."""
-    return _chat(prompts.answer, f"{evidence(passages)}\nQuestion: {query.text}", query.image)
+    before, _, after = prompts.answer_request.partition("{evidence}")
+    request = before + evidence(passages) + after.replace("{question}", query.text)
+    return chat(prompts.answer, request, query.image)
 
 
 def final_messages(prompts: PromptSet, question: Question, history: History) -> list[Message]:
     """Ask for the answer to the origin question from all sub-questions and answers."""
     request = prompts.final_request.replace("{question}", question.text)
-    return _chat(prompts.final, _origin(question, history) + request, question.image)
+    return chat(prompts.final, origin(question, history) + request, question.image)
 
 
 def rag_messages(prompts: PromptSet, question: Question, passages: Sequence[Passage]) -> list[Message]:
@@ -42,12 +47,12 @@ def rag_messages(prompts: PromptSet, question: Question, passages: Sequence[Pass
 
 def direct_messages(prompts: PromptSet, question: Question) -> list[Message]:
     """Ask the question and nothing else."""
-    return _chat(prompts.direct, f"Question: {question.text}", question.image)
+    return chat(prompts.direct, f"Question: {question.text}", question.image)
 
 
 def cot_messages(prompts: PromptSet, question: Question) -> list[Message]:
     """Ask the question, with thoughts before the answer."""
-    return _chat(prompts.cot, f"Question: {question.text}", question.image)
+    return chat(prompts.cot, f"Question: {question.text}", question.image)
 
 
 def with_reminder(
@@ -57,7 +62,7 @@ def with_reminder(
     return [
         *messages,
         {"role": "assistant", "content": bad_reply},
-        {"role": "user", "content": _with_sources(prompts.reminder, sources)},
+        {"role": "user", "content": _filled(prompts.reminder, sources)},
     ]
 
 
@@ -77,13 +82,32 @@ def evidence(passages: Sequence[Passage]) -> str:
     return "".join(lines)
 
 
-def _origin(question: Question, history: History) -> str:
+def without_last_passage(messages: Sequence[Message]) -> list[Message] | None:
+    """The same request with the last passage of its evidence left out; None where it holds none.
+
+    The evidence ends at the last empty line, for none stands in what is asked under it.
+    """
+    *before, last = messages
+    content = last["content"]
+    text, *images = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    block, gap, rest = text["text"].rpartition("\n\n")
+    starts = [found.start() for found in PASSAGE_START.finditer(block)]
+    if not starts:
+        return None
+    shorter = block[: starts[-1]] + (gap if block.endswith("\n") else "\n") + rest
+    kept = shorter if isinstance(content, str) else [{**text, "text": shorter}, *images]
+    return [*before, {**last, "content": kept}]
+
+
+def origin(question: Question, history: History) -> str:
+    """The question, then the sub-questions asked so far with their answers."""
     lines = [f"Origin question: {question.text}\n"]
     lines += [f"Sub-question{n}: {query}\nAnswer{n}: {answer}\n" for n, (query, answer) in enumerate(history, start=1)]
     return "".join(lines)
 
 
-def _chat(prompt: Prompt, text: str, image: str | None) -> list[Message]:
+def chat(prompt: Prompt, text: str, image: str | None) -> list[Message]:
+    """The system text, the examples, then `text` with the image after it."""
     system = {"role": "system", "content": prompt.system}
     return [system, *prompt.shots, {"role": "user", "content": _content(text, image)}]
 
@@ -95,8 +119,12 @@ def _content(text: str, image: str | None) -> str | list[dict[str, str]]:
     return [{"type": "text", "text": text}, {"type": "image", "image": image}]
 
 
-def _with_sources(text: str, sources: Sequence[Source]) -> str:
-    """Fill in the names and purposes of the configured sources."""
+def with_sources(prompt: Prompt, sources: Sequence[Source]) -> Prompt:
+    """The prompt with the configured sources' names and purposes filled in."""
+    return replace(prompt, system=_filled(prompt.system, sources))
+
+
+def _filled(text: str, sources: Sequence[Source]) -> str:
     names = ", ".join(source.name for source in sources)
     purposes = "\n".join(f"- {source.name}: {source.purpose}" for source in sources)
     return text.replace("{sources}", names).replace("{purposes}", purposes)

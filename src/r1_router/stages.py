@@ -1,0 +1,143 @@
+"""Staged runs: which file each stage reads and writes, and running one stage over a benchmark.
+
+    results/{model}/r1_router_steps/{benchmark}_{method}.step{n}.jsonl             after the model's stage n
+    results/{model}/r1_router_steps/{benchmark}_{method}.step{n}.retrieved.jsonl   after the search that follows it
+    results/{model}/{benchmark}_{method}{max_steps}.jsonl                          after the last stage
+
+A stage that was cut short goes on where it stopped; questions that failed in it are tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from r1_router import console, jsonl
+from r1_router.config import Config
+from r1_router.deployment import Deployment
+from r1_router.errors import ConfigError, DataError
+from r1_router.methods.staged import model_stage, retrieval_stage
+from r1_router.questions import results_name
+from r1_router.results import open_note, result_path, write_note
+from r1_router.run import Outcome, run_questions
+from r1_router.types import (
+    LLM,
+    Message,
+    Method,
+    Passage,
+    Query,
+    Question,
+    Reply,
+    Retriever,
+    Sampling,
+    Source,
+    Trajectory,
+)
+
+ROUTED = "r1-router"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one staged run."""
+
+    config: Config
+    benchmark: str
+    method: str
+
+    def planned(self, number: int) -> Path:
+        return self._step(f"step{number}")
+
+    def retrieved(self, number: int) -> Path:
+        return self._step(f"step{number}.retrieved")
+
+    def final(self) -> Path:
+        """The published name has the number of steps at its end: `r1-router3`."""
+        return self._named(f"{self.method}{self.config.max_steps}")
+
+    def _step(self, end: str) -> Path:
+        whole = self._named(self.method)
+        return whole.parent / "r1_router_steps" / f"{whole.stem}.{end}.jsonl"
+
+    def _named(self, method: str) -> Path:
+        return result_path(self.config.results_dir, self.config.llm.name, self.benchmark, method)
+
+
+def generate(deployment: Deployment, benchmark: str, method: str, number: int) -> Path:
+    """The model's stage `number` over all questions; gives the file written."""
+    files = _files(deployment, benchmark, method, number, deployment.config.max_steps)
+    before = _read(files.retrieved(number - 1), deployment.sources()) if number else {}
+    target = files.final() if number == deployment.config.max_steps else files.planned(number)
+    questions = deployment.questions(benchmark)
+    _require_all(questions, before if number else {question.id for question in questions}, files.retrieved(number - 1))
+    stage = model_stage(deployment.settings(method), number, before)
+    idle: dict[Source, Retriever] = {source: _NotHere() for source in deployment.sources()}
+    _run(deployment, method, stage, questions, deployment.llm(method), idle, target)
+    return target
+
+
+def retrieve(deployment: Deployment, benchmark: str, method: str, number: int) -> Path:
+    """The search after the model's stage `number`; gives the file written."""
+    files = _files(deployment, benchmark, method, number, deployment.config.max_steps - 1)
+    before = _read(files.planned(number), deployment.sources())
+    questions = deployment.questions(benchmark)
+    _require_all(questions, before, files.planned(number))
+    stage = retrieval_stage(deployment.settings(method), before)
+    _run(deployment, method, stage, questions, _NotHere(), deployment.knowledge_bases(), files.retrieved(number))
+    return files.retrieved(number)
+
+
+class _NotHere:
+    """What the other stage holds."""
+
+    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
+        raise DataError("no model is loaded in a retrieval stage.")
+
+    async def search(self, query: Query, k: int) -> list[Passage]:
+        raise DataError("no knowledge base is loaded in a model stage.")
+
+
+def _files(deployment: Deployment, benchmark: str, method: str, number: int, last: int) -> Files:
+    if deployment.config.variant(method).method != ROUTED:
+        raise ConfigError(
+            f"--method: only {ROUTED} and its variants run in stages, not {method!r}; use `r1-router run`."
+        )
+    if not 0 <= number <= last:
+        raise ConfigError(f"--step: {number} is none of the steps here, 0 to {last}.")
+    return Files(deployment.config, results_name(benchmark), method)
+
+
+def _read(path: Path, sources: Sequence[Source]) -> dict[str, Trajectory]:
+    if not path.is_file():
+        raise DataError(f"no file {path}: run the stage before this one first.")
+    jsonl.repair_tail(path)
+    return {item.question.id: item for item in (Trajectory.from_json(row, sources) for row in jsonl.read(path))}
+
+
+def _require_all(questions: Sequence[Question], done: Mapping[str, Trajectory] | set[str], path: Path) -> None:
+    """A stage starts when the one before is through: a question it lacks would be lost."""
+    missing = sum(question.id not in done for question in questions)
+    failed = sum(item.error is not None for item in done.values()) if isinstance(done, Mapping) else 0
+    if missing or failed:
+        raise DataError(f"{path}: {missing} questions are not there and {failed} failed; run the stage before again.")
+
+
+def _run(
+    deployment: Deployment,
+    method: str,
+    stage: Method,
+    questions: Sequence[Question],
+    llm: LLM,
+    retrievers: Mapping[Source, Retriever],
+    path: Path,
+) -> Outcome:
+    """One stage over all questions with a bar; raises KeyboardInterrupt when it was stopped by one."""
+    write_note(path, open_note(path, deployment.fingerprint(method)))
+    with console.run_bar(path.stem) as show:
+        outcome = run_questions(
+            stage, questions, llm, retrievers, path=path, concurrency=deployment.config.concurrency, on_progress=show
+        )
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome

@@ -1,0 +1,60 @@
+"""A stand-in for a model server's program: takes its flags, answers /health and chats, and dies when a chat says so.
+
+    python fake_model_server.py --port N [--die-at-start] [flags that are passed over]
+
+It echoes the last message's text; `die once MARKER` ends the process unless the file MARKER is there, and makes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self._reply({})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = body["messages"][-1]["content"]
+        if text == "refuse":
+            self.send_error(400, "too long")
+            return
+        if text.startswith("die once "):
+            marker = Path(text.removeprefix("die once "))
+            if not marker.exists():
+                marker.touch()
+                os._exit(1)
+        if text == "die":
+            os._exit(1)
+        said = f"{body['model']} {os.getpid()} {text}"
+        self._reply(
+            {"choices": [{"message": {"content": said}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+        )
+
+    def _reply(self, value: dict[str, Any]) -> None:
+        payload = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--die-at-start", action="store_true")
+    args, passed_over = parser.parse_known_args()
+    print("started with", *passed_over, flush=True)
+    if args.die_at_start:
+        sys.exit("no memory for the model")
+    ThreadingHTTPServer(("127.0.0.1", args.port), Handler).serve_forever()

@@ -1,0 +1,211 @@
+"""Staged runs: the same trajectories as the whole loop's, resumed stage by stage; `bash evaluation.sh` end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from r1_router import jsonl
+from r1_router.cli import app
+from r1_router.config import load_config
+from r1_router.deployment import Deployment
+from r1_router.errors import ConfigError, DataError
+from r1_router.llm.content import text_of
+from r1_router.methods import Settings, make_method
+from r1_router.methods.staged import model_stage, retrieval_stage
+from r1_router.prompts import load_prompts
+from r1_router.stages import generate, retrieve
+from r1_router.types import LLM, PUBLISHED_SOURCES, Message, Question, Reply, Sampling, Trajectory, Usage
+from test_cli import source
+from test_methods import GOOD_ANSWER, GOOD_PLAN, STOP, finished, shelves
+from tiny_models import save_tiny_encoder
+
+ROOT = Path(__file__).parents[1]
+
+
+class SeededLLM:
+    """Replies that depend on the call's seed alone: plans of any source, stops, malformed replies, answers."""
+
+    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
+        draw = sampling.seed % 7
+        if "<answer>" in text_of(messages[0]) or "evidence" in text_of(messages[0]):
+            text = "malformed" if draw == 0 else GOOD_ANSWER.format(sampling.seed)
+        else:
+            plan = GOOD_PLAN.format(f"sub {sampling.seed}?", PUBLISHED_SOURCES[sampling.seed % 3].name)
+            text = "malformed" if draw == 0 else STOP if draw < 3 else plan
+        return Reply(text, 3, 2)
+
+
+def timeless(trajectory: Trajectory) -> Trajectory:
+    return replace(trajectory, usage=replace(trajectory.usage, seconds=0.0))
+
+
+def through_json(trajectory: Trajectory) -> Trajectory:
+    return Trajectory.from_json(json.loads(json.dumps(trajectory.to_json())))
+
+
+def test_stages_give_the_trajectories_of_the_whole_loop() -> None:
+    settings = Settings(load_prompts("guided"), Sampling(temperature=1.0, seed=11))
+    llm: LLM = SeededLLM()
+    lengths = set()
+    for number in range(60):
+        question = Question(f"q{number}", f"Question {number}?", ["x"])
+        whole = finished(make_method("r1-router", settings)(question, llm, shelves()))
+        staged = Trajectory(question)
+        for step in range(settings.max_steps + 1):
+            stage = model_stage(settings, step, {question.id: staged} if step else {})
+            staged = through_json(finished(stage(question, llm, shelves())))
+            if step < settings.max_steps:
+                search = retrieval_stage(settings, {question.id: staged})
+                staged = through_json(finished(search(question, llm, shelves())))
+        assert timeless(staged) == timeless(through_json(whole))
+        assert staged.usage != Usage() and staged.usage.malformed == whole.usage.malformed
+        lengths.add(len(whole.steps))
+    assert lengths == {1, 2, 3}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A model behind an OpenAI-compatible server: asks the text base once, then the table, stops, answers."""
+
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.calls += 1
+        system, user = (text_of(body["messages"][at]) for at in (0, -1))
+        reply = GOOD_ANSWER.format("fact 1")
+        if "retriever" in system:
+            asked = user.count("Sub-question")
+            reply = [GOOD_PLAN.format("t1?", "text retriever"), GOOD_PLAN.format("t2?", "table retriever"), STOP][asked]
+        payload = json.dumps({"choices": [{"message": {"content": reply}}], "usage": {}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    calls = 0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two small knowledge bases, built, and three questions."""
+    root = tmp_path_factory.mktemp("staged")
+    save_tiny_encoder(root / "encoder")
+    for kind in ("text", "table"):
+        rows = [{"id": f"{kind}/{n}", "title": f"t{n}", "text": f"t{n}. {kind} fact {n}"} for n in range(4)]
+        jsonl.rewrite(root / f"{kind}.jsonl", rows)
+    asked = [{"id": f"q{n}", "question": f"fact {n}?", "answers": [f"fact {n}"]} for n in range(3)]
+    jsonl.rewrite(root / "questions.jsonl", asked)
+    write_config(root, "http://127.0.0.1:1/v1")
+    result = CliRunner().invoke(app, ["build", "--config", str(root / "config.yaml")])
+    assert result.exit_code == 0, result.output
+    return root
+
+
+@pytest.fixture
+def world(built: Path, server: Server, tmp_path: Path) -> Path:
+    shutil.copytree(built, tmp_path / "world")
+    write_config(tmp_path / "world", f"http://127.0.0.1:{server.server_port}/v1")
+    return tmp_path / "world"
+
+
+def write_config(root: Path, url: str) -> None:
+    config: dict[str, Any] = {
+        "llm": {"name": "served", "model": "m", "engine": "openai", "base_url": url},
+        "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
+        "sources": [source("text retriever", "ter", "text"), source("table retriever", "tar", "table")],
+        "benchmarks": {"factbook": "questions.jsonl"},
+        "shown": 2,
+    }
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def evaluation(world: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment: dict[str, str] = os.environ | {
+        "CONFIG": str(world / "config.yaml"),
+        "RESULTS": str(world / "results"),
+        "ROUTER": sys.executable,
+        "PYTHONPATH": str(ROOT / "src"),
+        **settings,
+    }
+    command = ["bash", str(ROOT / "evaluation.sh"), "factbook"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def answers(path: Path) -> dict[str, Any]:
+    return {row["id"]: timeless(Trajectory.from_json(row)).to_json() for row in jsonl.read(path)}
+
+
+def test_evaluation_sh_whole_and_staged(world: Path, server: Server) -> None:
+    whole = evaluation(world)
+    assert whole.returncode == 0, whole.stderr
+    assert "factbook r1-router eval" in whole.stdout and "F1-Recall" in whole.stdout
+    calls = server.calls
+    staged = evaluation(world, STAGED="1")
+    assert staged.returncode == 0, staged.stderr
+    assert "factbook r1-router3 eval" in staged.stdout
+    assert server.calls == 2 * calls
+    folder = world / "results" / "served"
+    assert answers(folder / "factbook_r1-router3.jsonl") == answers(folder / "factbook_r1-router.jsonl")
+    assert evaluation(world, STAGED="1").returncode == 0
+    assert server.calls == 2 * calls  # all stages were there already
+
+
+def deployment(world: Path) -> Deployment:
+    return Deployment(load_config(world / "config.yaml"))
+
+
+def test_a_stage_cut_short_goes_on_where_it_stopped(world: Path, server: Server) -> None:
+    path = generate(deployment(world), "factbook", "r1-router", 0)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + lines[1][:20])
+    calls = server.calls
+    with pytest.raises(DataError, match="2 questions are not there"):
+        retrieve(deployment(world), "factbook", "r1-router", 0)
+    generate(deployment(world), "factbook", "r1-router", 0)
+    assert server.calls == calls + 2
+    assert retrieve(deployment(world), "factbook", "r1-router", 0).is_file()
+
+
+@pytest.mark.parametrize(
+    ("stage", "method", "step", "error", "message"),
+    [
+        (generate, "r1-router", 1, DataError, "run the stage before"),
+        (retrieve, "r1-router", 0, DataError, "run the stage before"),
+        (generate, "r1-router", 4, ConfigError, "0 to 3"),
+        (retrieve, "r1-router", 3, ConfigError, "0 to 2"),
+        (generate, "ircot", 0, ConfigError, "only r1-router"),
+    ],
+)
+def test_what_cannot_be_staged_is_an_error_that_names_the_fix(
+    world: Path, stage: Callable[..., Path], method: str, step: int, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        stage(deployment(world), "factbook", method, step)
