@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from r1_router.summary import hit_rates, routed_right, summarise, write_summary
-from r1_router.types import IMAGE, TABLE, TEXT, Answer, Passage, Plan, Question, Source, Step, Trajectory
-
-STOP = {"source": "none", "query": "none"}
+from r1_router.summary import hit_rates, summarise, write_summary
+from r1_router.types import TABLE, TEXT, Answer, Passage, Plan, Question, Source, Step, Trajectory
 
 
 def hop(source: Source, *gold_ids: str) -> dict[str, Any]:
@@ -23,26 +21,6 @@ def step(source: Source | None, *ids: str) -> Step:
 def trajectory(hops: list[dict[str, Any]], *steps: Step, answer: str = "Oslo") -> Trajectory:
     question = Question("q", "?", ["Oslo", "City of Oslo"], extra={"hops": hops})
     return Trajectory(question, steps, Answer("", answer))
-
-
-def test_routing_counts_each_hop_and_the_stop() -> None:
-    hops = [hop(TEXT), hop(TABLE)]
-    assert routed_right(trajectory(hops, step(TEXT), step(TABLE), step(None))) == [True, True, True]
-    assert routed_right(trajectory([*hops, STOP], step(TEXT), step(TABLE), step(None))) == [True, True, True]
-    assert routed_right(trajectory(hops, step(TEXT), step(None))) == [True, False, False]
-    assert routed_right(trajectory(hops, step(TABLE), step(TABLE), step(TEXT))) == [False, True, False]
-    assert routed_right(trajectory([*hops, hop(IMAGE)], step(TEXT), step(TABLE), step(IMAGE))) == [True] * 3
-
-
-def test_several_sources_are_not_the_one_asked_for() -> None:
-    both = Step(Plan("", "q", (TEXT, TABLE)))
-    assert routed_right(trajectory([hop(TEXT)], both, step(None))) == [False, True]
-
-
-def test_methods_and_benchmarks_without_routes_count_nothing() -> None:
-    assert routed_right(trajectory([hop(TEXT)])) == [] == routed_right(trajectory([], step(TEXT)))
-    retrieved_only = Step(Plan("", "q", (TEXT,)), (Passage("p", "t", 1.0, TEXT),))
-    assert routed_right(trajectory([hop(TEXT)], retrieved_only)) == []
 
 
 def test_hits_within_five_of_the_right_source() -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from r1_router.methods import Event
 from r1_router.run import Progress as RunProgress
-from r1_router.summary import Summary, figure, hits_text
+from r1_router.summary import Summary, figure, hits_text, score_text
 from r1_router.types import Answer, Step, Trajectory
 
 PASSAGES_PRINTED = 3
@@ -71,14 +71,15 @@ def print_trajectory(trajectory: Trajectory) -> None:
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
-    """One row a method."""
+    """One row a method; scores with their 95% bootstrap intervals over questions."""
     table = Table(title=f"{summaries[0]['benchmark']}, {summaries[0]['n']} questions" if summaries else None)
     table.add_column("method", no_wrap=True)
     for title in ("F1-Recall", "token F1", "routing", "hit@5", "s/question"):
         table.add_column(title, justify="right")
     for summary in summaries:
-        figures = (figure(summary[key]) for key in ("f1_recall", "token_f1", "routing_accuracy"))
-        table.add_row(summary["method"], *figures, hits_text(summary), figure(summary["seconds_per_question"]))
+        scores = (score_text(summary, name) for name in ("f1_recall", "token_f1"))
+        routing, seconds = (figure(summary[name]) for name in ("routing_accuracy", "seconds_per_question"))
+        table.add_row(summary["method"], *scores, routing, hits_text(summary), seconds)
     return table
 
 

@@ -77,7 +77,10 @@ def _last_line(file: Any, block: int = 65536) -> bytes:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    try:
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair, as a model may write: it has no bytes, only an escape
+        return json.dumps(record).encode() + b"\n"
 
 
 def _parse(line: bytes, place: str) -> Record:

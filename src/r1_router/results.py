@@ -13,6 +13,7 @@ from typing import Any
 from r1_router import jsonl
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import write_atomically
+from r1_router.predictions import VERDICTS_SUFFIX
 from r1_router.types import Question, Source, Trajectory
 
 
@@ -53,7 +54,8 @@ def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[S
 
     Raises DataError where there are no shards, ConfigError where they were made by different settings.
     """
-    parts = sorted(_shards(whole).glob(f"{whole.stem}.*-of-*.jsonl"))
+    found = _shards(whole).glob(f"{whole.stem}.*-of-*.jsonl")
+    parts = sorted(path for path in found if not path.name.endswith(VERDICTS_SUFFIX))
     if not parts:
         raise DataError(f"no shards of {whole.name} in {_shards(whole)}: run with --shard 1/4 and so on first.")
     notes = [read_note(part) for part in parts]
@@ -62,11 +64,11 @@ def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[S
     records = {
         Trajectory.from_json(record, sources).question.id: record for part in parts for record in jsonl.read(part)
     }
-    found = [records[question.id] for question in questions if question.id in records]
-    jsonl.rewrite(whole, found)
+    joined = [records[question.id] for question in questions if question.id in records]
+    jsonl.rewrite(whole, joined)
     seconds, answered = sum(note.seconds for note in notes), sum(note.answered for note in notes)
     write_note(whole, RunNote(notes[0].settings, answered, seconds))
-    return len(questions) - len(found)
+    return len(questions) - len(joined)
 
 
 def _shards(whole: Path) -> Path:

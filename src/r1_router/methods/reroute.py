@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 from r1_router.errors import DataError
+from r1_router.hops import due
 from r1_router.methods.blocks import GIVEN_UP, Settings, Work
 from r1_router.methods.router import routed
 from r1_router.types import NONE, Method, Plan
@@ -35,10 +36,10 @@ def _random(work: Work, n: int, plan: Plan) -> Plan:
 
 
 def _oracle(work: Work, n: int, plan: Plan) -> Plan:
-    hops = work.question.extra.get("hops")
-    if not hops:
+    names = due(work.question)
+    if not names:
         raise DataError(f"oracle-route needs gold hops, and question {work.question.id} has none: use r1-router.")
-    name = hops[n]["source"] if n < len(hops) else NONE
+    name = names[n] if n < len(names) else NONE
     if name == NONE or plan.stops:
         return GIVEN_UP
     return replace(plan, sources=tuple(source for source in work.retrievers if source.name == name))
