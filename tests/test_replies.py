@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from r1_router import jsonl
@@ -109,12 +109,14 @@ def test_a_written_stop_reads_back() -> None:
     assert parse_plan(format_plan("enough", NONE, NONE), PUBLISHED_SOURCES) == Plan("enough", NONE)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.from_regex(plan_pattern(PUBLISHED_SOURCES), fullmatch=True))
 def test_what_the_plan_pattern_lets_pass_is_a_plan(reply: str) -> None:
     plan = parse_plan(reply, PUBLISHED_SOURCES)
     assert isinstance(plan, Plan) or "both be none" in plan.reason
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.from_regex(ANSWER_PATTERN, fullmatch=True))
 def test_what_the_answer_pattern_lets_pass_is_an_answer(reply: str) -> None:
     assert isinstance(parse_answer(reply), Answer)

@@ -55,7 +55,9 @@ def test_answers_come_in_question_order_and_stand_in_the_file(tmp_path: Path) ->
     assert {record["id"] for record in records} == {question.id for question in QUESTIONS}
     assert records[0]["llm_answer"] == {"thought": "t", "answer": "oslo"}
     assert records[0]["plan_0"]["ter"] == ["text"] and records[0]["plan_2"]["retriever"] == ["none"]
-    assert [progress.done for progress in seen] == list(range(21))
+    assert sorted({progress.done for progress in seen}) == list(range(21))
+    assert max(progress.in_flight for progress in seen) == 7 and seen[-1].in_flight == 0
+    assert (seen[-1].calls, seen[-1].malformed) == (4 * 20, 0)
     assert not outcome.interrupted and outcome.progress.errors == 0
 
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from r1_router.cli_data import checkpoints, models, prompts_app
+from r1_router.cli_data import checkpoints, models, prompts_app, synthesize
 from r1_router.cli_scores import compare, eval_
 from r1_router.config import DEFAULT_CONFIG
 from r1_router.datasets.commands import datasets_app
 from r1_router.errors import R1RouterError
+from r1_router.synthesis.commands import steps_app
 
 
 class _ErrorsAsLines(TyperGroup):
@@ -47,8 +48,9 @@ train_app = typer.Typer(no_args_is_help=True, help="Train the router.")
 app.add_typer(train_app, name="train")
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(prompts_app, name="prompts")
+app.add_typer(steps_app, name="steps")
 app.command(name="eval")(eval_)
-for command in (compare, models, checkpoints):
+for command in (compare, models, checkpoints, synthesize):
     app.command()(command)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")]

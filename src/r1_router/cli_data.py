@@ -58,3 +58,21 @@ def import_(
     for name, same in import_released(jsonl.read(steps), to).items():
         typer.echo(f"{name}: {'byte for byte the reference' if same else 'not the text that the reference uses'}")
     typer.echo(f"written to {to}; name that folder under `prompts` in a config")
+
+
+def synthesize(
+    config: Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")] = DEFAULT_CONFIG,
+    only: Annotated[list[str] | None, typer.Option("--set", help="Repeatable; all sets of the config.")] = None,
+) -> None:
+    """Make step data: a teacher's rollouts of every set, filtered, cut into rows; a run that was cut short goes on."""
+    from r1_router.config import load_config
+    from r1_router.deployment import Deployment
+    from r1_router.synthesize import Synthesis
+
+    synthesis = Synthesis(Deployment(load_config(config)))
+    for name in only or synthesis.config.sets:
+        synthesis.rollouts(name)
+        for reason, count in synthesis.keep(name).most_common():
+            typer.echo(f"{name}: {count} dropped, {reason}")
+    for part, rows in synthesis.combine().items():
+        typer.echo(f"{synthesis.config.out / f'steps_{part}.jsonl'}: {rows} rows")

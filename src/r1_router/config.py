@@ -89,6 +89,36 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SynthesisSet:
+    """Questions for a teacher: a benchmark's name or a file; `config` names another deployment, with its teacher.
+
+    With `gold` the questions' own gold hops are taken for the trajectories, and no teacher is asked.
+    """
+
+    questions: str
+    config: Path | None = None
+    prompts: str = "guided"
+    limit: int | None = None
+    gold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisConfig:
+    """Step data: which sets, what is kept of each (`most` trajectories), and where the files go.
+
+    `prompts` is the set that the rows are written in, the one that the trained model will be asked in.
+    """
+
+    out: Path
+    sets: dict[str, SynthesisSet]
+    prompts: str = "trained"
+    filters: tuple[str, ...] = ("recall", "single")
+    most: int = 1000
+    validation_share: float = 0.2
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One deployment."""
 
@@ -99,6 +129,7 @@ class Config:
     benchmarks: dict[str, Path]
     prompts: str = "trained"
     lower_case: bool = False
+    forget_on_stop: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     retrieved: int = 10
     shown: int = 5
@@ -109,6 +140,7 @@ class Config:
     variants: dict[str, VariantConfig] = field(default_factory=dict)
     demo: tuple[str, ...] = ()
     training: dict[str, TrainingConfig] = field(default_factory=dict)
+    synthesis: SynthesisConfig | None = None
 
     def variant(self, name: str) -> VariantConfig:
         """The variant of that name, or the plain method with the config's own adapter and prompts."""

@@ -86,14 +86,21 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
 @contextmanager
 def run_bar(title: str) -> Iterator[Callable[[RunProgress], None]]:
     """A bar for one method's run; call it with the run's progress."""
-    rate = TextColumn("{task.fields[rate]:.2f} q/s  {task.fields[errors]} errors")
-    with _bar(rate) as bar:
-        task = bar.add_task(title, total=None, rate=0.0, errors=0)
+    with _bar(TextColumn("{task.fields[state]}")) as bar:
+        task = bar.add_task(title, total=None, state="")
 
         def show(progress: RunProgress) -> None:
-            bar.update(task, total=progress.total, completed=progress.done, rate=progress.rate, errors=progress.errors)
+            bar.update(task, total=progress.total, completed=progress.done, state=_state(progress))
 
         yield show
+
+
+def _state(progress: RunProgress) -> str:
+    """A run's pace and health in a few words."""
+    words = [f"{progress.rate:.2f} q/s", f"{progress.in_flight} in flight"]
+    words += [f"{progress.malformed_share:.1%} malformed"] if progress.malformed else []
+    words += [f"{progress.errors} failed"] if progress.errors else []
+    return "  ".join(words)
 
 
 @contextmanager

@@ -48,6 +48,7 @@ class Deployment:
             max_steps=config.max_steps,
             lower_case=variant.lower_case,
             constrained=config.llm.constrained,
+            forget_on_stop=config.forget_on_stop,
             on_event=on_event,
         )
 
@@ -115,6 +116,7 @@ class Deployment:
             "prompts": hashlib.sha256(repr((prompts, *baseline_prompts(variant.method))).encode()).hexdigest()[:16],
             "sampling": asdict(config.sampling),
             "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context, variant.lower_case],
+            **({"forget_on_stop": True} if config.forget_on_stop else {}),
             "sources": self.sources_digest(),
         }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from r1_router.config import DEFAULT_CONFIG, load_config
 from r1_router.deployment import Deployment
 from r1_router.errors import R1RouterError
+from r1_router.synthesize import Synthesis
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +34,16 @@ def deployment_of(args: argparse.Namespace) -> Deployment:
     if args.max_step is not None:
         config = replace(config, max_steps=args.max_step)
     return Deployment(config)
+
+
+def synthesis_of(about: str, *, dataset: bool) -> tuple[Synthesis, argparse.Namespace]:
+    """The synthesis of the config that the flags of a synthesis command name."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if dataset:
+        parser.add_argument("--dataset_name", required=True, help="a set of the config's `synthesis` section")
+    parser.add_argument("--config", type=Path, default=ROOT / DEFAULT_CONFIG, help="the deployment")
+    args = parser.parse_args()
+    return Synthesis(Deployment(load_config(args.config))), args
 
 
 def main_of(run: Callable[[], None]) -> None:

@@ -19,13 +19,24 @@ CONCURRENCY = 64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is; `resumed` of the `done` questions were answered by an earlier run."""
+    """How far a run is; `resumed` of the `done` questions were answered by an earlier run.
+
+    `calls` and `malformed` count the replies of the questions done by this run, `in_flight` the questions begun.
+    """
 
     total: int
     done: int = 0
     resumed: int = 0
     errors: int = 0
     seconds: float = 0.0
+    calls: int = 0
+    malformed: int = 0
+    in_flight: int = 0
+
+    @property
+    def malformed_share(self) -> float:
+        """Malformed replies as a share of all, 0..1."""
+        return self.malformed / self.calls if self.calls else 0.0
 
     @property
     def rate(self) -> float:
@@ -65,19 +76,31 @@ def run_questions(
     started = time.perf_counter()
     progress = Progress(len(questions), len(done), len(done))
 
+    def begin() -> None:
+        nonlocal progress
+        progress = replace(progress, in_flight=progress.in_flight + 1, seconds=time.perf_counter() - started)
+        on_progress(progress)
+
     def keep(trajectory: Trajectory) -> None:
         nonlocal progress
         jsonl.append(path, trajectory.to_json())
         done[trajectory.question.id] = trajectory
-        errors = progress.errors + (trajectory.error is not None)
-        progress = replace(progress, done=len(done), errors=errors, seconds=time.perf_counter() - started)
+        progress = replace(
+            progress,
+            done=len(done),
+            errors=progress.errors + (trajectory.error is not None),
+            seconds=time.perf_counter() - started,
+            calls=progress.calls + trajectory.usage.calls,
+            malformed=progress.malformed + trajectory.usage.malformed,
+            in_flight=progress.in_flight - 1,
+        )
         on_progress(progress)
 
     on_progress(progress)
     waiting = iter([question for question in questions if question.id not in done])
     interrupted = False
     try:
-        asyncio.run(_work(method, waiting, llm, retrievers, concurrency, keep))
+        asyncio.run(_work(method, waiting, llm, retrievers, concurrency, begin, keep))
     except KeyboardInterrupt:
         interrupted = True
     except OSError as error:
@@ -92,12 +115,14 @@ async def _work(
     llm: LLM,
     retrievers: Mapping[Source, Retriever],
     concurrency: int,
+    begin: Callable[[], None],
     keep: Callable[[Trajectory], None],
 ) -> None:
     """`concurrency` workers, each taking the next question as soon as it is free."""
 
     async def worker() -> None:
         for question in waiting:
+            begin()
             keep(await _answered(method, question, llm, retrievers))
 
     await asyncio.gather(*(worker() for _ in range(concurrency)))

@@ -91,7 +91,7 @@ def write_summary(path: Path, summary: Summary) -> None:
 
 def score_text(summary: Summary, name: str) -> str:
     """A score with its interval under it, as tables show it."""
-    low, high = summary["intervals"][name] if name in summary["intervals"] else (None, None)
+    low, high = summary["intervals"].get(name, (None, None))
     return f"{figure(summary[name])}\n[{figure(low)}, {figure(high)}]"
 
 

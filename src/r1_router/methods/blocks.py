@@ -60,7 +60,8 @@ class Settings:
     `retrieved` passages of each source asked are kept in the trajectory, the first `shown` of them
     stand in the prompt. With `lower_case` the model reads the question in lower case, as it reads its own earlier
     sub-questions and answers: a name is then copied token for token. With `constrained` the engine holds plans and
-    answers to their form.
+    answers to their form. With `forget_on_stop` the final prompt after a plan of none holds no sub-questions, as the
+    reference's code has it, against its intent; for comparisons only.
     """
 
     prompts: PromptSet
@@ -70,6 +71,7 @@ class Settings:
     max_steps: int = MAX_STEPS
     lower_case: bool = False
     constrained: bool = False
+    forget_on_stop: bool = False
     on_event: OnEvent | None = None
 
 
@@ -191,11 +193,10 @@ async def answer(work: Work, plan: Plan, passages: Sequence[Passage]) -> Answer:
 
 
 async def conclude(work: Work, steps: Sequence[Step]) -> Answer:
-    """The final answer from all steps before.
-
-    The reference forgets every step once a plan says none; that defect is not kept.
-    """
-    return await read_answer(work, final_messages(work.settings.prompts, work.read, history(steps)))
+    """The final answer from all steps before."""
+    forgotten = work.settings.forget_on_stop and bool(steps) and steps[-1].plan.stops
+    asked = [] if forgotten else history(steps)
+    return await read_answer(work, final_messages(work.settings.prompts, work.read, asked))
 
 
 async def read_answer(work: Work, messages: Sequence[Message], tries: int = ANSWER_TRIES) -> Answer:

@@ -1,0 +1,1 @@
+"""Corpora: what others publish as articles, tables and pictures, turned into passages."""

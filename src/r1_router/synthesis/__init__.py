@@ -1,0 +1,1 @@
+"""Step data for training: teacher trajectories, filtered, and cut into steps."""

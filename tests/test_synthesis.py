@@ -1,0 +1,224 @@
+"""Teacher rollouts, filters, step rows and the split, against the reference's own synthesis where it is at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r1_router import jsonl
+from r1_router.errors import ConfigError, DataError
+from r1_router.llm.scripted import ScriptedLLM
+from r1_router.methods import Settings
+from r1_router.prompts import Prompt, PromptSet, load_prompts
+from r1_router.prompts.released import released_texts
+from r1_router.replies import BadReply
+from r1_router.synthesis.filters import FILTERS, apply, filters_named
+from r1_router.synthesis.rows import golds, step_row
+from r1_router.synthesis.split import grouped, split
+from r1_router.synthesis.teacher import dropped, parse_teacher_answer, parse_teacher_plan, teacher
+from r1_router.types import PUBLISHED_SOURCES, TABLE, TEXT, Answer, Passage, Plan, Question, Source, Step, Trajectory
+from test_methods import GOOD_ANSWER, GOOD_PLAN, STOP, finished, shelves
+
+SHARED = Path(__file__).parents[1].parent / "shared"
+GOLDEN = SHARED / "golden"
+STEPS = SHARED / "datasets" / "grpo_dataset_valid_new.jsonl"
+
+
+def golden(name: str) -> list[Any]:
+    path = GOLDEN / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    return list(jsonl.read(path))
+
+
+def published_layout() -> PromptSet:
+    """The released wording around placeholders for the system texts, as the golden rows have it."""
+    if not STEPS.is_file():
+        pytest.skip(f"{STEPS} is not here")
+    texts = released_texts(list(jsonl.read(STEPS)))
+    return PromptSet(
+        "golden",
+        router=Prompt("<<router_system_step_data>>"),
+        answer=Prompt("<<answer_system>>"),
+        final=Prompt("<<final_answer_system>>"),
+        direct=Prompt(""),
+        cot=Prompt(""),
+        reminder="",
+        final_request=texts["final_request"],
+        answer_request=texts["answer_request"],
+    )
+
+
+def question_of(record: dict[str, Any]) -> Question:
+    image = f"<images>/oven_images/{record['image_id']}.jpg" if "image_id" in record else None
+    gold = record.get("answer_eval", record["answer"])
+    extra = {"answer": record["answer"]} if "answer_eval" in record else {}
+    return Question("q", record["question"], gold, image=image, extra=extra)
+
+
+def unspaced(value: Any) -> Any:
+    """All white space taken out: the reference keeps newlines around sub-questions and answers, which go here."""
+    if isinstance(value, str):
+        return "".join(value.split())
+    if isinstance(value, list):
+        return [unspaced(item) for item in value]
+    return {key: unspaced(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def test_rollouts_become_the_references_rows() -> None:
+    prompts = published_layout()
+    outcomes = []
+    for record in golden("synthesis_to_steps.jsonl"):
+        llm = ScriptedLLM(record["script"])
+        question = question_of(record["record"])
+        trajectory = finished(teacher(Settings(prompts))(question, llm, shelves()))
+        assert len(llm.calls) == len(record["calls"]), record["name"]
+        kept = FILTERS["recall"].keeps(trajectory)
+        assert kept == record["kept_by_filter"], record["name"]
+        assert (dropped(trajectory, 3) is None) == (record["final_recall"] is not None)
+        if kept:
+            row = step_row(trajectory, prompts, PUBLISHED_SOURCES, 5)
+            form = unspaced if record["name"] == "untrimmed" else dict  # the one golden row with padded replies
+            assert form(row) == form(record["step_row"]), record["name"]
+        outcomes.append(kept)
+    assert outcomes.count(True) == 9 and outcomes.count(False) == 4
+
+
+@pytest.mark.parametrize("task", ["synthesis_answer", "synthesis_router_output"])
+def test_teacher_replies_are_read_as_the_reference_reads_them(task: str) -> None:
+    for row in (row for row in golden("parsing.jsonl") if row["task"] == task):
+        if task == "synthesis_answer":
+            parsed: Any = parse_teacher_answer(row["input"])
+            wanted = Answer("", row["result"]["answer"].strip()) if row["accepted"] else None
+        else:
+            parsed, wanted = parse_teacher_plan(row["input"], PUBLISHED_SOURCES), None
+        assert isinstance(parsed, BadReply) != row["accepted"], (row["kind"], row["input"])
+        if wanted is not None:
+            assert parsed == wanted, row["kind"]
+
+
+def test_a_reply_malformed_twice_drops_the_question_and_says_which() -> None:
+    plan, answer = GOOD_PLAN.format("who?", "text retriever"), GOOD_ANSWER.format("x")
+    reasons = {
+        "plan malformed": ["bad", "bad"],
+        "sub-answer malformed": ["bad", plan, "bad", "bad"],
+        "final answer malformed": [plan, "bad", answer, STOP, "bad", "bad"],
+    }
+    for reason, script in reasons.items():
+        llm = ScriptedLLM(script)
+        trajectory = finished(teacher(Settings(load_prompts("trained")))(Question("q", "Who?"), llm, shelves()))
+        assert dropped(trajectory, 3) == reason
+        assert len({call.sampling.seed for call in llm.calls}) == len(llm.calls)
+        assert len(script) == len(llm.calls)
+    third = [plan, answer] * 3 + ["bad", "bad"]
+    trajectory = finished(
+        teacher(Settings(load_prompts("trained")))(Question("q", "Who?"), ScriptedLLM(third), shelves())
+    )
+    assert dropped(trajectory, 3) == "final answer malformed"
+    assert dropped(Trajectory(Question("q", "Who?"), error="EngineError: down"), 3) == "failed"
+
+
+def step(query: str, answer: str, *texts: str, source: Source = TEXT) -> Step:
+    passages = tuple(Passage(f"{source.tag}/{text}", text, 1.0, source) for text in texts)
+    return Step(Plan("", query, (source,)), passages, Answer("", answer))
+
+
+def trajectory(
+    answer: str, *steps: Step, gold: Any = "Oslo", text: str = "Where?", image: str | None = None
+) -> Trajectory:
+    return Trajectory(Question(f"{text}{image}", text, gold, image=image), steps, Answer("", answer))
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("recall", trajectory("it is oslo"), trajectory("bergen")),
+        (
+            "single",
+            trajectory("oslo", step("a?", "b", "b")),
+            trajectory("oslo", Step(Plan("", "a?", (TEXT, TABLE)), (), Answer("", "b"))),
+        ),
+        (
+            "grounded",
+            trajectory("oslo", step("a?", "King Harald", "harald, the king")),
+            trajectory("oslo", step("a?", "queen", "king")),
+        ),
+        (
+            "distinct",
+            trajectory("oslo", step("one?", "b"), step("two?", "d")),
+            trajectory("oslo", step("one?", "b"), step("One", "d")),
+        ),
+        ("decomposed", trajectory("oslo", step("who?", "b")), trajectory("oslo", step("where?", "b"))),
+        ("committed", trajectory("oslo, norway"), trajectory("oslo, bergen or moss")),
+    ],
+)
+def test_each_filter_drops_what_it_is_for(name: str, good: Trajectory, bad: Trajectory) -> None:
+    assert FILTERS[name].keeps(good) and not FILTERS[name].keeps(bad)
+
+
+def test_a_gold_that_is_a_list_may_be_answered_by_one() -> None:
+    assert FILTERS["committed"].keeps(trajectory("red, white, blue", gold="red, white, blue"))
+
+
+def test_drops_are_counted_once_and_the_limit_too() -> None:
+    found = apply(
+        [trajectory("oslo"), trajectory("bergen, moss or oslo"), trajectory("bergen"), trajectory("oslo")],
+        filters_named(["committed"]),
+        most=1,
+    )
+    assert len(found.kept) == 1
+    assert found.dropped == {"recall": 1, "committed": 1, "beyond the limit": 1}
+    with pytest.raises(ConfigError, match="grounded"):
+        filters_named(["ground"])
+
+
+def test_rows_hold_one_retriever_a_plan_and_the_shown_golds() -> None:
+    several = trajectory("oslo", Step(Plan("", "a?", (TEXT, TABLE)), (), Answer("", "b")))
+    with pytest.raises(DataError, match="text retriever, table retriever"):
+        step_row(several, load_prompts("trained"), PUBLISHED_SOURCES, 5)
+    assert golds(Question("q", "Who?", ["x"], extra={"answer": ["Shown", 12]})) == ["Shown", "12"]
+    assert golds(Question("q", "Who?", "Alone")) == ["Alone"]
+
+
+def test_examples_are_no_part_of_a_row_and_images_end_each_prompt() -> None:
+    row = step_row(
+        trajectory("oslo", step("a?", "b", "b is"), image="f.png"), load_prompts("guided"), PUBLISHED_SOURCES, 5
+    )
+    assert row["images"] == ["f.png"]
+    assert [one["step_type"] for one in row["steps"]] == ["ret", "ans", "ans"]
+    assert all(
+        one["problem"].endswith("<image>") and one["problem"].count("Origin question") <= 1 for one in row["steps"]
+    )
+    assert "ter-0: b is" in row["steps"][1]["problem"]
+
+
+def test_the_split_shares_no_question_picture_or_evidence() -> None:
+    rows = []
+    for n in range(200):
+        text = f"question {n // 2}" if n < 40 else f"question {n}"
+        evidence = f"fact {n // 4} says x" if 40 <= n < 120 else f"fact {n} says x"
+        rows.append(
+            trajectory("oslo", step("a?", "x", evidence), text=text, image=f"{n // 5}.png" if n >= 160 else None)
+        )
+    train, validation = split(rows, seed=1)
+    assert sorted([*train, *validation]) == list(range(200)) and 35 <= len(validation) <= 40
+    for key in (
+        lambda n: rows[n].question.text,
+        lambda n: rows[n].question.image or n,
+        lambda n: rows[n].steps[0].passages[0].id,
+    ):
+        assert not {key(n) for n in train} & {key(n) for n in validation}
+    assert split(rows, seed=1) == (train, validation) and split(rows, seed=2) != (train, validation)
+
+
+def test_evidence_that_everyone_shares_ties_nobody() -> None:
+    assert len(grouped([["ranking", n] for n in range(50)])) == 50
+    assert grouped([["a"], ["a", "b"], ["b"], ["c"]]) == [[0, 1, 2], [3]]
+
+
+def test_rows_are_plain_json() -> None:
+    row = step_row(trajectory("oslo", step("a?", "b", "b")), load_prompts("trained"), PUBLISHED_SOURCES, 5)
+    assert json.loads(json.dumps(row)) == row

@@ -1,0 +1,114 @@
+"""The synthesis as its user runs it: a teacher behind a server, gold hops, kills, the published commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from r1_router import jsonl
+from r1_router.cli import app
+from test_stages import ROOT, Server, built, server, world  # noqa: F401  (fixtures)
+
+OUTPUTS = ("steps_train.jsonl", "steps_valid.jsonl")
+
+
+def with_synthesis(root: Path, **settings: Any) -> Path:
+    """The world's config with a synthesis section; its hops are those of the text base."""
+    hops = [{"query": "t1 fact 1?", "source": "text retriever", "gold_ids": ["text/1"], "answer": "fact 1"}]
+    gold = [{"id": f"g{n}", "question": f"gold {n}?", "answers": ["fact 1"], "hops": hops} for n in range(2)]
+    jsonl.rewrite(root / "gold.jsonl", gold)
+    config = yaml.safe_load((root / "config.yaml").read_text())
+    sets = {"taught": {"questions": "factbook"}, "golden": {"questions": "gold.jsonl", "gold": True}}
+    config["shown"] = 4
+    config["synthesis"] = {"out": "steps", "sets": sets, "validation_share": 0.4, **settings}
+    (root / "config.yaml").write_text(yaml.safe_dump(config))
+    return root
+
+
+def synthesize(root: Path) -> Result:
+    return CliRunner().invoke(app, ["synthesize", "--config", str(root / "config.yaml")])
+
+
+def outputs(root: Path) -> list[bytes]:
+    return [(root / "steps" / name).read_bytes() for name in OUTPUTS]
+
+
+def test_rollouts_are_filtered_and_cut_into_rows(world: Path) -> None:  # noqa: F811
+    result = synthesize(with_synthesis(world))
+    assert result.exit_code == 0, result.output
+    drops = json.loads((world / "steps" / "taught.drops.json").read_text())
+    assert drops == {"asked": 3, "kept": 1, "dropped": {"recall": 2}}
+    assert json.loads((world / "steps" / "golden.drops.json").read_text())["kept"] == 2
+    rows = [row for name in OUTPUTS for row in jsonl.read(world / "steps" / name)]
+    shapes = sorted(tuple(step["step_type"] for step in row["steps"]) for row in rows)
+    assert shapes == [
+        ("ret", "ans", "ret", "ans"),
+        ("ret", "ans", "ret", "ans"),
+        ("ret", "ans", "ret", "ans", "ret", "ans"),
+    ]
+    assert all(row["steps"][-1]["answer"] == ["fact 1"] for row in rows)
+    figures = json.loads((world / "steps" / "stats.json").read_text())
+    assert figures["rows"] == 3 and figures["dropped"] == {"recall": 2}
+    assert figures["leakage"]["infoseek"] is None and "factbook" not in figures["leakage"]
+    assert "| recall | 2 |" in (world / "steps" / "card.md").read_text()
+    checked = [
+        CliRunner().invoke(app, ["steps", "check", str(world / "steps" / name), "--config", str(world / "config.yaml")])
+        for name in OUTPUTS
+    ]
+    assert [one.exit_code for one in checked] == [0, 0], checked[0].output + checked[1].output
+
+
+def test_a_run_cut_short_gives_the_files_of_an_undisturbed_one(world: Path, server: Server) -> None:  # noqa: F811
+    with_synthesis(world)
+    assert synthesize(world).exit_code == 0
+    undisturbed, calls = outputs(world), server.calls
+    rollouts = world / "steps" / "taught.rollouts.jsonl"
+    lines = rollouts.read_bytes().splitlines(keepends=True)
+    rollouts.write_bytes(lines[2] + lines[0][:30])
+    for name in (*OUTPUTS, "taught.kept.jsonl"):
+        (world / "steps" / name).unlink()
+    assert synthesize(world).exit_code == 0
+    assert outputs(world) == undisturbed
+    assert 0 < server.calls - calls < calls
+    again = server.calls
+    assert synthesize(world).exit_code == 0 and server.calls == again
+
+
+def test_the_published_commands(world: Path) -> None:  # noqa: F811
+    with_synthesis(world)
+    environment = os.environ | {
+        "CONFIG": str(world / "config.yaml"),
+        "ROUTER": sys.executable,
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+    command = ["bash", str(ROOT / "src/data_synthesis/data_synthesis.sh")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "taught: 2 dropped, recall" in done.stdout and "steps_train.jsonl" in done.stdout
+    assert len(b"".join(outputs(world)).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"filters": ["grounded?"]}, "there are recall"), ({"most": 0}, "nothing was kept")],
+)
+def test_what_cannot_be_is_an_error_that_names_the_fix(
+    world: Path,  # noqa: F811
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    result = synthesize(with_synthesis(world, **settings))
+    assert result.exit_code == 1 and message in " ".join(result.output.split())
+
+
+def test_a_config_without_the_section_is_told_where_one_is_shown(world: Path) -> None:  # noqa: F811
+    result = synthesize(world)
+    assert result.exit_code == 1 and "configs/factbook.yaml" in result.output
