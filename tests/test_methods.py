@@ -203,6 +203,7 @@ def test_direct_takes_an_untagged_reply_at_once() -> None:
     llm = ScriptedLLM([" Oslo "])
     trajectory = run("direct", Question("q", "Which?"), llm, shelves())
     assert trajectory.answer is not None and trajectory.answer.text == "oslo" and len(llm.calls) == 1
+    assert trajectory.usage.malformed == 0
 
 
 def test_events_show_each_step_as_it_grows() -> None:

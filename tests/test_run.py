@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,15 @@ def test_no_more_than_the_bound_are_in_flight(tmp_path: Path) -> None:
     assert most == 5
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A process started in the background ignores SIGINT, and its children with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     async def stuck_after_five(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         if question.id == "q5":  # by then the loop runs: an earlier signal would hit the test, not the run

@@ -199,20 +199,24 @@ async def conclude(work: Work, steps: Sequence[Step]) -> Answer:
     return await read_answer(work, final_messages(work.settings.prompts, work.read, asked))
 
 
-async def read_answer(work: Work, messages: Sequence[Message], tries: int = ANSWER_TRIES) -> Answer:
+async def read_answer(work: Work, messages: Sequence[Message]) -> Answer:
     """Ask till the reply has the answer's form; the last reply is taken whole, in lower case, as the reference does.
 
     Also as there, the third try goes without the system text.
     """
     reply = ""
-    for attempt in range(tries):
+    for attempt in range(ANSWER_TRIES):
         last_resort = attempt + 1 == ANSWER_TRIES
-        pattern = ANSWER_PATTERN if tries > 1 else ""  # who asks only once asks for no tags
-        reply = await work.chat(without_system(messages) if last_resort else messages, attempt, pattern)
+        reply = await work.chat(without_system(messages) if last_resort else messages, attempt, ANSWER_PATTERN)
         parsed = parse_answer(reply)
         if not isinstance(parsed, BadReply):
             return parsed
         work.note_malformed()
+    return untagged(reply)
+
+
+def untagged(reply: str) -> Answer:
+    """A reply without tags as the answer it is."""
     return Answer("", reply.lower().strip())
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from r1_router.methods.blocks import Settings, Work, read_answer
+from r1_router.methods.blocks import Settings, Work, untagged
 from r1_router.prompts import direct_messages
+from r1_router.replies import BadReply, parse_answer
 from r1_router.types import LLM, Method, Question, Retriever, Source, Trajectory
 
 
@@ -14,6 +15,8 @@ def direct(settings: Settings) -> Method:
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work = Work(question, llm, retrievers, settings)
-        return work.finish((), await read_answer(work, direct_messages(settings.prompts, work.read), tries=1))
+        reply = await work.chat(direct_messages(settings.prompts, work.read), attempt=0)
+        parsed = parse_answer(reply)
+        return work.finish((), untagged(reply) if isinstance(parsed, BadReply) else parsed)
 
     return run
