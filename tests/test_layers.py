@@ -46,6 +46,8 @@ LAYERS = (
     },
     {
         "config",
+        "sections",
+        "bases",
         "deployment",
         "prepare",
         "commands",

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from r1_router.config import Config, EncoderConfig, SourceConfig
+from r1_router.bases import KnowledgeBases, OnBuild, model_path, quieten_transformers
+from r1_router.config import Config
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import sha256_of
 from r1_router.methods import OnEvent, Settings, make_method
 from r1_router.prompts import PromptSet, baseline_prompts, load_prompts, prompt_set_names
 from r1_router.questions import find_questions, read_questions, require_pictures
 from r1_router.types import LLM, Method, Question, Retriever, Source
-
-if TYPE_CHECKING:
-    from r1_router.retrieval.vectors import PassageEncoder
-
-OnBuild = Callable[[str, int, int], None]
-"""Called with a source's name, the passages encoded and their number."""
 
 
 class Deployment:
@@ -30,8 +24,7 @@ class Deployment:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._llms: dict[Path | None, LLM] = {}
-        self._encoders: dict[str, PassageEncoder] = {}
-        self._knowledge_bases: dict[Source, Retriever] = {}
+        self._bases = KnowledgeBases(config)
 
     def method(self, name: str, on_event: OnEvent | None = None) -> Method:
         """The method or variant `name`, working as the config says."""
@@ -62,34 +55,19 @@ class Deployment:
 
     def knowledge_bases(self) -> dict[Source, Retriever]:
         """Every source's knowledge base, loaded; raises KnowledgeBaseError for one that is not built."""
-        from r1_router.retrieval.knowledge_base import load
-
-        if not self._knowledge_bases:
-            for section in self.config.sources:
-                self._knowledge_bases[source_of(section)] = load(
-                    section.folder,
-                    source_of(section),
-                    self._encoder(section.encoder),
-                    lexical_weight=section.lexical_weight,
-                )
-        return self._knowledge_bases
+        return self._bases.load()
 
     def build(self, on_build: OnBuild = lambda name, done, total: None) -> dict[str, int]:
         """Build the knowledge bases that are not there yet; gives the number of passages in each."""
-        from r1_router.retrieval.build import build
+        return self._bases.build(on_build)
 
-        rows = {}
-        for section in self.config.sources:
+    def sources(self) -> tuple[Source, ...]:
+        """The configured sources, in their order."""
+        return self._bases.sources()
 
-            def progress(done: int, total: int, name: str = section.name) -> None:
-                on_build(name, done, total)
-
-            built = build(
-                section.passages, section.folder, source_of(section), self._encoder(section.encoder), progress=progress
-            )
-            rows[section.name] = built.rows
-            on_build(section.name, built.rows, built.rows)
-        return rows
+    def sources_digest(self) -> dict[str, Any]:
+        """What each knowledge base was made from and how it is searched, as plain values."""
+        return self._bases.digest()
 
     def questions(self, benchmark: str, limit: int | None = None, sample_seed: int | None = None) -> list[Question]:
         """The first `limit` questions, or that many drawn by a seed; image paths are made findable.
@@ -120,14 +98,6 @@ class Deployment:
             "sources": self.sources_digest(),
         }
 
-    def sources(self) -> tuple[Source, ...]:
-        """The configured sources, in their order."""
-        return tuple(source_of(section) for section in self.config.sources)
-
-    def sources_digest(self) -> dict[str, Any]:
-        """What each knowledge base was made from and how it is searched, as plain values."""
-        return {section.name: _source_digest(section) for section in self.config.sources}
-
     def _load_llm(self, adapter: Path | None) -> LLM:
         section = self.config.llm
         if section.engine == "openai":
@@ -139,8 +109,8 @@ class Deployment:
         from r1_router.llm.transformers import TransformersLLM
         from r1_router.llm.vision import VisionLLM, sees_images
 
-        _quieten_transformers()
-        model = self._model(section.model)
+        quieten_transformers()
+        model = model_path(self.config, section.model)
         engine = VisionLLM if sees_images(model) else TransformersLLM
         return engine(
             model,
@@ -156,7 +126,7 @@ class Deployment:
 
         section = self.config.llm
         return VllmLLM(
-            self._model(section.model),
+            model_path(self.config, section.model),
             adapter=adapter,
             dtype=section.dtype,
             context=section.context,
@@ -165,47 +135,9 @@ class Deployment:
             logs=self.config.results_dir / section.name / "servers",
         )
 
-    def _encoder(self, name: str) -> PassageEncoder:
-        if name not in self._encoders:
-            self._encoders[name] = self._load_encoder(self.config.encoders[name])
-        return self._encoders[name]
-
-    def _load_encoder(self, section: EncoderConfig) -> PassageEncoder:
-        from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
-
-        _quieten_transformers()
-        text = SentenceEncoder(self._model(section.model), max_tokens=section.max_tokens)
-        if section.image_model is None:
-            return text
-        from r1_router.retrieval.images import EfficientNetEncoder
-
-        return FusedEncoder(EfficientNetEncoder(section.image_model), text, image_weight=section.image_weight)
-
     def _prompts(self, name: str) -> PromptSet:
         """A set of the package, or the one in a folder under the root."""
         return load_prompts(name if name in prompt_set_names() else str(self.config.root / name))
-
-    def _model(self, name: str) -> str:
-        """A folder under the root where there is one, else a hub name; a name under `models_dir` is a folder."""
-        folder = self.config.root / name
-        if folder.is_dir():
-            return str(folder)
-        if folder.parent == self.config.models_dir:
-            raise ConfigError(f"no model at {folder}; `r1-router models` fetches the embedded ones.")
-        return name
-
-
-def _quieten_transformers() -> None:
-    """No bars and remarks of the library's own between ours."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-
-
-def source_of(section: SourceConfig) -> Source:
-    """The source as the model sees it."""
-    return Source(section.name, section.tag, section.purpose)
 
 
 def adapter_digest(adapter: Path | None) -> str | None:
@@ -216,14 +148,6 @@ def adapter_digest(adapter: Path | None) -> str | None:
     if not weights.is_file():
         raise ConfigError(f"adapter: no {weights.name} in {adapter}; `r1-router train sft` makes one.")
     return sha256_of(weights)[:16]
-
-
-def _source_digest(section: SourceConfig) -> list[Any]:
-    from r1_router.retrieval.manifest import read_manifest
-
-    inputs = read_manifest(section.folder).inputs
-    made = hashlib.sha256(repr(sorted(asdict(inputs).items())).encode()).hexdigest()[:16]
-    return [section.purpose, section.lexical_weight, made]
 
 
 def image_path(folder: Path, image: str) -> str:

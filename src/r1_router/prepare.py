@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from r1_router import jsonl
-from r1_router.config import TrainingConfig
 from r1_router.deployment import Deployment, image_path
 from r1_router.factbook.splits import country_names, passages_outside, place_names, region_names
 from r1_router.files import sha256_of, write_atomically
 from r1_router.prompts import load_prompts
 from r1_router.retrieval.knowledge_base import KnowledgeBase
+from r1_router.sections import TrainingConfig
 from r1_router.training.steps import StepMaker
 from r1_router.training.swaps import Swapper
 from r1_router.types import TEXT, Passage, Query, Source

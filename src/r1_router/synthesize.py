@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r1_router import console, jsonl
-from r1_router.config import SynthesisConfig, SynthesisSet, load_config
+from r1_router.config import load_config
 from r1_router.datasets.places import PUBLISHED_ROOT
 from r1_router.deployment import Deployment
 from r1_router.errors import ConfigError, DataError
@@ -23,6 +23,7 @@ from r1_router.files import write_atomically
 from r1_router.prompts import load_prompts
 from r1_router.results import open_note, write_note
 from r1_router.run import run_questions
+from r1_router.sections import SynthesisConfig, SynthesisSet
 from r1_router.synthesis.card import statistics, write_card
 from r1_router.synthesis.filters import apply, filters_named
 from r1_router.synthesis.gold import gold_trajectories
