@@ -1,6 +1,7 @@
 """How fast the routed loop is: beside one question at a time, beside the bare engine, and without any model.
 
-    python benchmarks/inference.py [--questions 48] [--scripted 10000] [--config configs/factbook.yaml]
+    python benchmarks/inference.py [--questions 48] [--scripted 10000] [--config configs/factbook.yaml] [--engine vllm]
+    PYTHONPATH=tests python benchmarks/inference.py --vision          a tiny random Qwen2.5-VL, questions with pictures
 
 Three runs answer the same questions with the same model and the same replies (greedy): one question at a time, as the
 reference works; this loop with its many questions in flight; and the bare engine, handed all the prompts of that run
@@ -17,13 +18,13 @@ import resource
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from r1_router.config import DEFAULT_CONFIG, load_config
+from r1_router.config import DEFAULT_CONFIG, ENGINES, Config, load_config
 from r1_router.deployment import Deployment
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings, make_method
@@ -101,11 +102,27 @@ def bare(llm: LLM, asked: Sequence[tuple[tuple[Message, ...], Sampling]]) -> Tim
     return Timing("bare engine, all prompts at once", time.perf_counter() - started, len(asked), recorder.tokens)
 
 
-def with_model(config: Path, count: int) -> list[Timing]:
-    """The three runs of the deployment's model; the first chat, which warms it up, is not timed."""
-    deployment = Deployment(load_config(config))
-    llm, retrievers, method = deployment.llm(METHOD), deployment.knowledge_bases(), deployment.method(METHOD)
-    questions = deployment.questions(next(iter(deployment.config.benchmarks)), count)
+def with_model(config: Config, count: int) -> list[Timing]:
+    """The three runs of the deployment's model; the first chats, which warm it up, are not timed."""
+    deployment = Deployment(config)
+    questions = deployment.questions(next(iter(config.benchmarks)), count)
+    return three_ways(deployment.llm(METHOD), deployment, METHOD, questions)
+
+
+def with_pictures(config: Config, count: int) -> list[Timing]:
+    """The same of a tiny random Qwen2.5-VL, which answers questions about pictures directly: it can write no plan."""
+    from r1_router.llm.vision import VisionLLM
+    from tiny_models import save_tiny_vision_model
+
+    deployment = Deployment(replace(config, sampling=Sampling(max_tokens=64), variants={}, prompts="guided"))
+    questions = [one for one in deployment.questions(next(iter(config.benchmarks))) if one.image][:count]
+    with tempfile.TemporaryDirectory() as folder:
+        return three_ways(VisionLLM(save_tiny_vision_model(Path(folder))), deployment, "direct", questions)
+
+
+def three_ways(llm: LLM, deployment: Deployment, name: str, questions: Sequence[Question]) -> list[Timing]:
+    """One question at a time, the loop, the bare engine; the same prompts in each."""
+    retrievers, method = deployment.knowledge_bases(), deployment.method(name)
     timed_run("warm-up", method, questions[:4], llm, retrievers, 4)
     single, _ = timed_run("one question at a time", method, questions, llm, retrievers, 1)
     many, recorder = timed_run("this loop", method, questions, llm, retrievers, deployment.config.concurrency)
@@ -131,19 +148,25 @@ def scripted(count: int) -> Timing:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=48, help="for the runs with the model; 0 leaves them out")
-    parser.add_argument("--scripted", type=int, default=10_000, help="for the run without one")
+    parser.add_argument("--scripted", type=int, default=10_000, help="for the run without one; likewise")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG)
+    parser.add_argument("--engine", choices=ENGINES, help="another than the config's")
+    parser.add_argument("--vision", action="store_true", help="a tiny random Qwen2.5-VL in the model's place")
     args = parser.parse_args()
+    config = load_config(args.config)
+    if args.engine:
+        config = replace(config, llm=replace(config.llm, engine=args.engine))
     console = Console(width=120)
-    loop = scripted(args.scripted)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    console.print(
-        f"{args.scripted} scripted questions: {loop.seconds:.1f} s, {1000 * loop.seconds / loop.calls:.2f} ms a call "
-        f"({loop.calls} calls), {memory:.2f} GB at most"
-    )
+    if args.scripted:
+        loop = scripted(args.scripted)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        console.print(
+            f"{args.scripted} scripted questions: {loop.seconds:.1f} s, "
+            f"{1000 * loop.seconds / loop.calls:.2f} ms a call ({loop.calls} calls), {memory:.2f} GB at most"
+        )
     if not args.questions:
         return
-    timings = with_model(args.config, args.questions)
+    timings = (with_pictures if args.vision else with_model)(config, args.questions)
     table = Table("way", "seconds", "calls", "tokens / s", "times the first", "of the bare engine")
     for one in timings:
         ratio, share = timings[0].seconds / one.seconds, timings[-1].seconds / one.seconds

@@ -76,16 +76,18 @@ VISION_TEMPLATE = (
 )
 
 
-def save_tiny_vision_model(folder: Path) -> Path:
+def save_tiny_vision_model(folder: Path, hidden_size: int = 32) -> Path:
     """A random Qwen2.5-VL of 0.1M parameters, its tokenizer and its image processor; ids 0..255 bytes, then 8 marks."""
     torch.manual_seed(0)
-    text = {**SHAPE, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
+    quarter = hidden_size // SHAPE["num_attention_heads"] // 8
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [quarter, quarter, 2 * quarter]}
+    text = {**SHAPE, "hidden_size": hidden_size, "rope_parameters": rope}
     vision = {
         "depth": 1,
         "hidden_size": 32,
         "intermediate_size": 64,
         "num_heads": 2,
-        "out_hidden_size": SHAPE["hidden_size"],
+        "out_hidden_size": hidden_size,
         "fullatt_block_indexes": [0],
     }
     marks = {name: 256 + number for number, name in enumerate([*MARKS, *VISION_MARKS])}

@@ -32,7 +32,8 @@ class OpenAILLM:
 
     `base_urls` end before `/chat/completions`; each request goes to the server with the fewest in flight, a second try
     to another one where there is one. `api_key_env` names the environment variable that holds the key, so that no key
-    stands in a config. Images are sent as data URLs. Raises EngineError once the tries are used up.
+    stands in a config. Images are sent as data URLs; token ids in `banned` are never drawn. Raises EngineError once the
+    tries are used up.
     """
 
     def __init__(
@@ -43,17 +44,19 @@ class OpenAILLM:
         api_key_env: str | None = None,
         timeout: float = 300.0,
         first_wait: float = FIRST_WAIT,
+        banned: Sequence[int] = (),
     ) -> None:
         self._headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
         self._in_flight = {url.rstrip("/") + "/chat/completions": 0 for url in base_urls}
         self._model = model
         self._first_wait = first_wait
+        self._extra = {"logit_bias": {str(id_): -100 for id_ in banned}} if banned else {}
         self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        body = request_body(self._model, messages, sampling)
+        body = request_body(self._model, messages, sampling) | self._extra
         url = problem = ""
         for attempt in range(TRIES):
             if attempt:

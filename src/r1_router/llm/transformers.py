@@ -48,7 +48,7 @@ class TransformersLLM:
         limit = weights.config.max_position_embeddings
         self._context = min(context or limit, limit)
         self._batch = batch
-        stops = end_ids(weights, self._tokenizer)
+        stops = end_ids(weights.generation_config, self._tokenizer)
         banned = unspeakable_ids(self._tokenizer, weights.config.vocab_size) - stops
         self._decoder = Decoder(weights, sorted(stops), sorted(banned), self._context)
         self._waiting: deque[Request] = deque()
@@ -138,9 +138,9 @@ def _load(model: str | Path, adapter: str | Path | None, dtype: torch.dtype, dev
     return weights.to(device=device, dtype=dtype).eval(), tokenizer
 
 
-def end_ids(weights: Any, tokenizer: Any) -> set[int]:
+def end_ids(generation: Any, tokenizer: Any) -> set[int]:
     """The ids that end a turn: the model's own generation settings know best, the tokenizer comes second."""
-    ids = weights.generation_config.eos_token_id
+    ids = generation.eos_token_id
     ids = tokenizer.eos_token_id if ids is None else ids
     if ids is None:
         raise EngineError("neither the model's generation_config.json nor its tokenizer names an eos token.")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from r1_router.batcher import Batcher
 from r1_router.dtypes import torch_dtype
-from r1_router.errors import EngineError, PromptTooLong
+from r1_router.errors import DataError, EngineError, PromptTooLong
 from r1_router.llm.transformers import end_ids, unspeakable_ids
+from r1_router.pictures import open_picture
 from r1_router.types import Message, Reply, Sampling
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class VisionLLM:
         self._image_token = self._tokenizer.convert_ids_to_tokens(self._image_id)
         text = weights.config.get_text_config()
         self._context = min(context or text.max_position_embeddings, text.max_position_embeddings)
-        self._stops = end_ids(weights, self._tokenizer)
+        self._stops = end_ids(weights.generation_config, self._tokenizer)
         self._banned = sorted(unspeakable_ids(self._tokenizer, text.vocab_size) - self._stops)
         self._batcher = Batcher(self._generate, batch, key=lambda chat: len(chat.ids))
 
@@ -163,10 +164,7 @@ def _parts(message: Message) -> Sequence[dict[str, str]]:
 
 
 def _opened(path: str) -> Any:
-    from PIL import Image
-
     try:
-        with Image.open(path) as picture:
-            return picture.convert("RGB")
-    except OSError as error:
-        raise EngineError(f"the question's image cannot be read: {error}") from error
+        return open_picture(path)
+    except DataError as error:
+        raise EngineError(f"the question's image: {error}") from error

@@ -58,8 +58,9 @@ class VllmLLM:
             ServerProcess([*command, *arguments, *server_args], logs / f"server-{n}.log", os.environ | share)
             for n, share in enumerate(shares)
         ]
-        urls = [f"{server.url}/v1" for server in self._processes]
-        self._client = OpenAILLM(urls, ADAPTED if adapter else BASE, first_wait=FIRST_WAIT)
+        self.urls = [f"{server.url}/v1" for server in self._processes]
+        banned = never_drawn(model) if command == COMMAND else ()
+        self._client = OpenAILLM(self.urls, ADAPTED if adapter else BASE, first_wait=FIRST_WAIT, banned=banned)
         self._restarts = 0
         self._closed = threading.Event()
         atexit.register(self.close)
@@ -120,6 +121,22 @@ def server_arguments(model: str, adapter: Path | None, dtype: str, context: int 
         rank = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"]
         arguments += ["--enable-lora", "--max-lora-rank", str(rank), "--lora-modules", f"{ADAPTED}={adapter}"]
     return arguments
+
+
+def never_drawn(model: str) -> list[int]:
+    """The ids of special tokens that end no reply: marks of chats and pictures have no place in a text."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    from r1_router.llm.transformers import end_ids, unspeakable_ids
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    config = AutoConfig.from_pretrained(model)
+    try:
+        generation = GenerationConfig.from_pretrained(model)
+    except OSError:  # a model need not bring one
+        generation = GenerationConfig.from_model_config(config)
+    stops = end_ids(generation, tokenizer)
+    return sorted(unspeakable_ids(tokenizer, config.get_text_config().vocab_size) - stops)
 
 
 def device_shares(servers: int) -> list[dict[str, str]]:
