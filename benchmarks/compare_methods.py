@@ -1,16 +1,19 @@
 """Every method on the same questions, with the same retrievers, step cap and metric: one table, with intervals.
 
     python benchmarks/compare_methods.py [--benchmark factbook] [--limit 300] [--method M ...] [--markdown FILE]
+    python benchmarks/compare_methods.py --config configs/ottqa.yaml --benchmark ottqa --engine vllm --constrained
 
 Runs go into the deployment's result files and resume by id, so a table can be printed again, or a method added, at no
-cost. Steps, calls and retrievals are means per question; the last column is the paired difference in F1-Recall from the
-first method on the questions that both answered, a star where its 95% interval leaves zero out.
+cost; another engine than the config's has files of its own. Steps, calls and retrievals are means per question; the last
+column is the paired difference in F1-Recall from the first method on the questions that both answered, a star where its
+95% interval leaves zero out.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -18,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from r1_router.commands import Evaluation, evaluate
-from r1_router.config import DEFAULT_CONFIG, load_config
+from r1_router.config import DEFAULT_CONFIG, ENGINES, Config, load_config, with_constrained
 from r1_router.deployment import Deployment
 from r1_router.intervals import bootstrap, paired_bootstrap
 from r1_router.methods import METHODS
@@ -76,6 +79,14 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
+def configured(path: Path, engine: str | None, constrained: bool) -> Config:
+    """The config, with the engine in the results' folder name where it is not the config's own."""
+    config = load_config(path)
+    if engine not in (None, config.llm.engine):
+        config = replace(config, llm=replace(config.llm, engine=engine, name=f"{config.llm.name}-{engine}"))
+    return with_constrained(config) if constrained else config
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG)
@@ -83,8 +94,10 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first N questions")
     parser.add_argument("--method", action="append", help="repeatable; all by default")
     parser.add_argument("--markdown", type=Path, help="write the table to this file too")
+    parser.add_argument("--engine", choices=ENGINES, help="another than the config's")
+    parser.add_argument("--constrained", action="store_true", help="hold replies to their form (vllm)")
     args = parser.parse_args()
-    deployment = Deployment(load_config(args.config))
+    deployment = Deployment(configured(args.config, args.engine, args.constrained))
     questions = deployment.questions(args.benchmark, args.limit)
     evaluations = [
         evaluate(deployment, args.benchmark, method, questions, fresh=True) for method in args.method or METHODS

@@ -1,0 +1,175 @@
+"""A dump to passages: beside WikiExtractor followed by a plain windower, and beside the decompressor alone.
+
+    python benchmarks/corpus.py DUMP.xml.bz2 [--pages 4000] [--workers 1] [--peer-python PYTHON]
+
+DUMP is any pages-articles dump; its pages are repeated, under new ids, till there are `--pages` of them, in bzip2
+streams of 100 pages as a multistream dump has them. All read that same file, each in new processes of its own, pinned
+to nothing. WikiExtractor 3.1.0 runs under PYTHON, with `--no-templates`, its faster way: otherwise it reads the dump
+twice. Pages are all pages of the dump, redirects among them; memory is that of all processes of a row together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+GOAL = 3.0
+"""How many times as fast as WikiExtractor followed by the windower the corpus command should be."""
+ROOT = Path(__file__).resolve().parents[1]
+STREAM_PAGES = 100
+DECOMPRESS = """
+import bz2, sys
+with bz2.open(sys.argv[1]) as file:
+    while file.read(1 << 20):
+        pass
+"""
+WINDOW = """
+import json, sys
+from pathlib import Path
+with open(sys.argv[2], "w") as out:
+    for path in sorted(Path(sys.argv[1]).rglob("wiki_*")):
+        for line in open(path):
+            page = json.loads(line)
+            words = page["text"].split()
+            for start in range(0, max(len(words) - 50, 1), 50):
+                text = page["title"] + " " + " ".join(words[start : start + 100])
+                row = {"id": f"{page['id']}/{start // 50}", "title": page["title"], "text": text}
+                out.write(json.dumps(row, ensure_ascii=False) + "\\n")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one way took: seconds on the clock, megabytes at most, passages made."""
+
+    seconds: float
+    megabytes: float
+    passages: int = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dump", type=Path)
+    parser.add_argument("--pages", type=int, default=4000)
+    parser.add_argument("--workers", type=int, default=1, help="ours, and WikiExtractor's processes")
+    parser.add_argument("--peer-python", default=sys.executable, help="the Python that has wikiextractor 3.1.0")
+    args = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        dump = Path(folder) / "dump.xml.bz2"
+        write_repeated(args.dump, dump, args.pages)
+        print(f"{args.pages} pages, {dump.stat().st_size / 1e6:.1f} MB compressed, {args.workers} workers")
+        print_table(args.pages, *time_all(dump, Path(folder), args.workers, args.peer_python))
+
+
+def write_repeated(source: Path, target: Path, pages: int) -> None:
+    """A multistream dump of the source's pages, over and over: head, then streams of 100 pages, then the end."""
+    text = bz2.open(source, "rt", encoding="utf-8").read()
+    found = re.findall(r"  <page>.*?</page>\n", text, re.DOTALL)
+    with target.open("wb") as file:
+        file.write(bz2.compress(text[: text.index("  <page>")].encode()))
+        for some in in_streams(islice(renumbered(found), pages)):
+            file.write(bz2.compress("".join(some).encode()))
+        file.write(bz2.compress(b"</mediawiki>\n"))
+
+
+def in_streams(pages: Iterator[str]) -> Iterator[list[str]]:
+    while some := list(islice(pages, STREAM_PAGES)):
+        yield some
+
+
+def renumbered(pages: Sequence[str]) -> Iterator[str]:
+    for number, page in enumerate(cycle(pages), start=1):
+        yield re.sub(r"<id>\d+</id>", f"<id>{number}</id>", page, count=1)
+
+
+def time_all(dump: Path, folder: Path, workers: int, peer: str) -> tuple[Run, Run, Run, Run]:
+    """The decompressor, the corpus command, WikiExtractor, the windower."""
+    alone = timed([sys.executable, "-c", DECOMPRESS, dump])
+    ours = timed([sys.executable, "-m", "r1_router", "corpus", "wikipedia", dump, "-o", folder / "ours"], workers)
+    words = [peer, "-m", "wikiextractor.WikiExtractor", dump, "--json", "--no-templates", "-q", "-o", folder / "theirs"]
+    extractor = timed([*words, "--processes", str(workers)])
+    windower = timed([sys.executable, "-c", WINDOW, folder / "theirs", folder / "theirs.jsonl"])
+    manifest = json.loads((folder / "ours" / "manifest.json").read_text())
+    with (folder / "theirs.jsonl").open("rb") as lines:
+        theirs = sum(1 for _ in lines)
+    return (
+        alone,
+        Run(ours.seconds, ours.megabytes, manifest["counts"]["passages"]),
+        extractor,
+        Run(windower.seconds, windower.megabytes, theirs),
+    )
+
+
+def timed(command: Sequence[str | Path], workers: int | None = None) -> Run:
+    """Run it to its end, looking at its memory twenty times a second."""
+    words = [*map(str, command), *(["--workers", str(workers)] if workers else [])]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    start, most, over = time.monotonic(), 0.0, threading.Event()
+    process = subprocess.Popen(
+        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+    def watch() -> None:
+        nonlocal most
+        while not over.wait(0.05):
+            most = max(most, session_megabytes(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    seconds = time.monotonic() - start
+    over.set()
+    watcher.join()
+    if code:
+        raise SystemExit(f"exit code {code}: {' '.join(words)}")
+    return Run(seconds, most)
+
+
+def session_megabytes(session: int) -> float:
+    """Resident memory of all processes of a session, from /proc."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # a process that ended meanwhile
+            continue
+        if int(fields[3]) == session:
+            total += int(fields[21])
+    return total * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def print_table(pages: int, alone: Run, ours: Run, extractor: Run, windower: Run) -> None:
+    both = Run(
+        extractor.seconds + windower.seconds, max(extractor.megabytes, windower.megabytes), windower.passages
+    )
+    table = Table("", "seconds", "pages/s", "passages/s", "peak MB", "ours is faster by")
+    for name, run in (
+        ("decompressor alone", alone),
+        ("WikiExtractor", extractor),
+        ("WikiExtractor + windower", both),
+        ("r1-router corpus wikipedia", ours),
+    ):
+        made = f"{run.passages / run.seconds:,.0f}" if run.passages else ""
+        ratio = f"{run.seconds / ours.seconds:.2f}"
+        table.add_row(name, f"{run.seconds:.2f}", f"{pages / run.seconds:,.0f}", made, f"{run.megabytes:.0f}", ratio)
+    Console().print(table)
+    print(f"{both.seconds / ours.seconds:.1f} times as fast as WikiExtractor + windower (goal {GOAL:.0f})")
+
+
+if __name__ == "__main__":
+    main()
