@@ -4,9 +4,9 @@
     python benchmarks/compare_methods.py --config configs/ottqa.yaml --benchmark ottqa --engine vllm --constrained
 
 Runs go into the deployment's result files and resume by id, so a table can be printed again, or a method added, at no
-cost; another engine than the config's has files of its own. Steps, calls and retrievals are means per question; the last
-column is the paired difference in F1-Recall from the first method on the questions that both answered, a star where its
-95% interval leaves zero out.
+cost; another engine than the config's has files of its own. Steps, calls and retrievals are means per question. The
+last column is the paired difference in F1-Recall from the first method on the questions that both answered, with a star
+where its 95% interval leaves zero out.
 """
 
 from __future__ import annotations

@@ -18,13 +18,14 @@ def run(argv: Sequence[str] | None = None) -> None:
     """Make the corpus and say what is in it and what was left out."""
     # Here and not above: every worker process imports this file again.
     from r1_router.console import step_bars
-    from r1_router.corpora.build import wikipedia_extracted
+    from r1_router.corpora.build import wikipedia
 
     args = parse(argv)
     with step_bars() as show:
-        corpus = wikipedia_extracted(
+        corpus = wikipedia(
             args.input,
             args.output,
+            extracted=True,
             workers=args.workers,
             reference=args.reference,
             duplicate_last=args.duplicate_last,

@@ -60,7 +60,12 @@ class Handler(BaseHTTPRequestHandler):
             }
             for name, data in self.server.files.items()
         ]
-        return {"id": "hmhm1229/MoRE-3B", "sha": REVISION, "siblings": siblings, "cardData": {"license": "apache-2.0"}}
+        return {
+            "id": self.path.removeprefix("/api/models/"),
+            "sha": REVISION,
+            "siblings": siblings,
+            "cardData": {"license": "apache-2.0"},
+        }
 
     def _answer(self, data: bytes, headers: dict[str, str]) -> None:
         self.send_response(200)
@@ -113,6 +118,42 @@ def test_fetched_once_without_pickles_and_noted(hub: Hub, tmp_path: Path) -> Non
     fetched = len(hub.fetched)
     assert fetch(hub, tmp_path, "MoRE-3B", "--yes").returncode == 0
     assert len(hub.fetched) == fetched
+
+
+def test_the_retrievers_come_as_one_group_without_optimizers(hub: Hub, tmp_path: Path) -> None:
+    extra = ["pytorch_model.bin", "optimizer.bin", "1_Pooling/config.json", "onnx/config.json", "vocab.txt"]
+    extra += ["checkpoint/CLIP_SF/Large/Instruct/InBatch/clip_sf_large.pth", "checkpoint/BLIP_FF/blip_ff_large.pth"]
+    hub.files |= {name: name.encode() for name in extra}
+    del hub.files["model.safetensors"]
+    hub.told |= {name: hashlib.sha256(data).hexdigest() for name, data in hub.files.items()}
+    result = fetch(hub, tmp_path, "retrievers", "--yes")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("apache-2.0") == 5 and "BAAI/bge-m3" in result.stdout
+    fetched = {
+        name: {str(path.relative_to(tmp_path / name)) for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("bge-m3", "clip-sf-large", "clip-vit-large-patch14", "table-retriever", "bert-large-uncased")
+    }
+    fetched = {name: {file for file in files if not file.startswith(".cache")} for name, files in fetched.items()}
+    tokenizer, note = {"config.json", "vocab.txt"}, {"downloaded.json"}
+    assert fetched == {
+        "bge-m3": tokenizer | note | {"pytorch_model.bin", "1_Pooling/config.json"},
+        "clip-sf-large": note | {"checkpoint/CLIP_SF/Large/Instruct/InBatch/clip_sf_large.pth"},
+        "clip-vit-large-patch14": tokenizer | note,
+        "table-retriever": note | {"pytorch_model.bin"},
+        "bert-large-uncased": tokenizer | note,
+    }
+
+
+def test_a_pickle_is_left_where_its_safe_twin_is(hub: Hub, tmp_path: Path) -> None:
+    hub.files["pytorch_model.bin"] = hub.files["evil.bin"]
+    hub.told["pytorch_model.bin"] = hub.told["evil.bin"]
+    assert fetch(hub, tmp_path, "table-retriever", "--yes").returncode == 0
+    assert (tmp_path / "table-retriever" / "model.safetensors").exists()
+    assert not (tmp_path / "table-retriever" / "pytorch_model.bin").exists()
+    hub.files = {"README.md": b"moved"}
+    hub.told |= {"README.md": "0" * 64}
+    gone = fetch(hub, tmp_path / "other", "clip-sf-large", "--yes")
+    assert gone.returncode == 1 and "has none of" in gone.stdout + gone.stderr
 
 
 def test_wrong_bytes_are_removed(hub: Hub, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from r1_router import jsonl
 from r1_router.corpora.build import REFERENCE, Settings
-from r1_router.corpora.passages import Skip, passages, skip_reason
-from r1_router.corpora.wikiextractor import Document, Failure, Fault, Rules, read_documents
+from r1_router.corpora.passages import passages, skip_reason
+from r1_router.corpora.pieces import Document, Failure, Fault, Rules, Skip
+from r1_router.corpora.wikiextractor import read_documents
 from r1_router.corpora.windows import Windowing
 from r1_router.errors import DataError
 

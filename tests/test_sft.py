@@ -205,13 +205,42 @@ def test_the_rate_rises_then_falls_to_its_floor(config: SftConfig) -> None:
 
 
 def test_bad_settings_and_rows_are_named(config: SftConfig) -> None:
-    with pytest.raises(ConfigError, match="float16"):
-        train(dataclasses.replace(config, dtype="float16"))
+    with pytest.raises(ConfigError, match="float64"):
+        train(dataclasses.replace(config, dtype="float64"))
     with pytest.raises(ConfigError, match="no model"):
         train(dataclasses.replace(config, model=config.output))
     config.data.write_text('{"messages": []}\n', encoding="utf-8")
     with pytest.raises(DataError, match="row 1"):
         train(config)
+
+
+def test_a_vision_model_learns_from_rows_with_and_without_pictures(tmp_path: Path) -> None:
+    """What it is shown reaches the loss, which is that of the library's own forward pass."""
+    from PIL import Image
+
+    from r1_router.training.data import with_pictures
+    from r1_router.training.model import completion_loss, load_model, load_processor
+    from tiny_models import save_tiny_vision_model
+
+    model = save_tiny_vision_model(tmp_path / "vision")
+    Image.new("RGB", (56, 28), "red").save(tmp_path / "flag.png")
+    shown = [{"type": "text", "text": "whose flag?"}, {"type": "image", "image": str(tmp_path / "flag.png")}]
+    rows = [
+        {"messages": [{"role": "user", "content": content}], "completion": "Peru"} for content in (shown, "which flag?")
+    ]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = SftConfig(model, data, tmp_path / "out", rank=2, alpha=4, batch_size=2, epochs=3, warmup_steps=0)
+    processor, policy = load_processor(model), load_model(config)
+    examples, _ = load_examples(data, processor, 512)
+    batch = with_pictures(pad(examples, 0), examples, processor)
+    ours, blind = completion_loss(policy, batch), completion_loss(policy, pad(examples, 0))
+    logits = policy.get_base_model()(input_ids=batch.ids, **batch.seen).logits
+    expected = torch.nn.functional.cross_entropy(logits[batch.rows, batch.columns], batch.targets)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-4) and ours.item() != pytest.approx(blind.item())
+    assert train(config)["steps"] == 3
+    saved = json.loads((config.output / "adapter_config.json").read_text(encoding="utf-8"))
+    assert "qkv" not in saved["target_modules"] or saved["exclude_modules"]
 
 
 def examples_of(config: SftConfig) -> Any:

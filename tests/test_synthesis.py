@@ -1,103 +1,43 @@
-"""Teacher rollouts, filters, step rows and the split, against the reference's own synthesis where it is at hand."""
+"""Teacher rollouts, filters, step rows and the split."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from r1_router import jsonl
 from r1_router.errors import ConfigError, DataError
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings
-from r1_router.prompts import Prompt, PromptSet, load_prompts
-from r1_router.prompts.released import released_texts
-from r1_router.replies import BadReply
+from r1_router.prompts import load_prompts
 from r1_router.synthesis.filters import FILTERS, apply, filters_named
 from r1_router.synthesis.rows import golds, step_row
 from r1_router.synthesis.split import grouped, split
-from r1_router.synthesis.teacher import dropped, parse_teacher_answer, parse_teacher_plan, teacher
-from r1_router.types import PUBLISHED_SOURCES, TABLE, TEXT, Answer, Passage, Plan, Question, Source, Step, Trajectory
+from r1_router.synthesis.teacher import dropped, teacher
+from r1_router.types import (
+    PUBLISHED_SOURCES,
+    TABLE,
+    TEXT,
+    Answer,
+    Passage,
+    Plan,
+    Question,
+    Source,
+    Step,
+    Trajectory,
+)
 from test_methods import GOOD_ANSWER, GOOD_PLAN, STOP, finished, shelves
 
-SHARED = Path(__file__).parents[1].parent / "shared"
-GOLDEN = SHARED / "golden"
-STEPS = SHARED / "datasets" / "grpo_dataset_valid_new.jsonl"
 
-
-def golden(name: str) -> list[Any]:
-    path = GOLDEN / name
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    return list(jsonl.read(path))
-
-
-def published_layout() -> PromptSet:
-    """The released wording around placeholders for the system texts, as the golden rows have it."""
-    if not STEPS.is_file():
-        pytest.skip(f"{STEPS} is not here")
-    texts = released_texts(list(jsonl.read(STEPS)))
-    return PromptSet(
-        "golden",
-        router=Prompt("<<router_system_step_data>>"),
-        answer=Prompt("<<answer_system>>"),
-        final=Prompt("<<final_answer_system>>"),
-        direct=Prompt(""),
-        cot=Prompt(""),
-        reminder="",
-        final_request=texts["final_request"],
-        answer_request=texts["answer_request"],
-    )
-
-
-def question_of(record: dict[str, Any]) -> Question:
-    image = f"<images>/oven_images/{record['image_id']}.jpg" if "image_id" in record else None
-    gold = record.get("answer_eval", record["answer"])
-    extra = {"answer": record["answer"]} if "answer_eval" in record else {}
-    return Question("q", record["question"], gold, image=image, extra=extra)
-
-
-def unspaced(value: Any) -> Any:
-    """All white space taken out: the reference keeps newlines around sub-questions and answers, which go here."""
-    if isinstance(value, str):
-        return "".join(value.split())
-    if isinstance(value, list):
-        return [unspaced(item) for item in value]
-    return {key: unspaced(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def test_rollouts_become_the_references_rows() -> None:
-    prompts = published_layout()
-    outcomes = []
-    for record in golden("synthesis_to_steps.jsonl"):
-        llm = ScriptedLLM(record["script"])
-        question = question_of(record["record"])
-        trajectory = finished(teacher(Settings(prompts))(question, llm, shelves()))
-        assert len(llm.calls) == len(record["calls"]), record["name"]
-        kept = FILTERS["recall"].keeps(trajectory)
-        assert kept == record["kept_by_filter"], record["name"]
-        assert (dropped(trajectory, 3) is None) == (record["final_recall"] is not None)
-        if kept:
-            row = step_row(trajectory, prompts, PUBLISHED_SOURCES, 5)
-            form = unspaced if record["name"] == "untrimmed" else dict  # the one golden row with padded replies
-            assert form(row) == form(record["step_row"]), record["name"]
-        outcomes.append(kept)
-    assert outcomes.count(True) == 9 and outcomes.count(False) == 4
-
-
-@pytest.mark.parametrize("task", ["synthesis_answer", "synthesis_router_output"])
-def test_teacher_replies_are_read_as_the_reference_reads_them(task: str) -> None:
-    for row in (row for row in golden("parsing.jsonl") if row["task"] == task):
-        if task == "synthesis_answer":
-            parsed: Any = parse_teacher_answer(row["input"])
-            wanted = Answer("", row["result"]["answer"].strip()) if row["accepted"] else None
-        else:
-            parsed, wanted = parse_teacher_plan(row["input"], PUBLISHED_SOURCES), None
-        assert isinstance(parsed, BadReply) != row["accepted"], (row["kind"], row["input"])
-        if wanted is not None:
-            assert parsed == wanted, row["kind"]
+def test_a_thought_that_the_chat_template_opened_is_read() -> None:
+    replies = [GOOD_PLAN.format("who?", "text retriever"), GOOD_ANSWER.format("x"), STOP, GOOD_ANSWER.format("x")]
+    script = [reply.removeprefix("<think>") for reply in replies]
+    settings, question = Settings(load_prompts("trained")), Question("q", "Who?")
+    opened = finished(teacher(settings, thought_opened=True)(question, ScriptedLLM(script), shelves()))
+    assert opened == replace(finished(teacher(settings)(question, ScriptedLLM(replies), shelves())), usage=opened.usage)
+    assert dropped(finished(teacher(settings)(question, ScriptedLLM(script), shelves())), 3) == "plan malformed"
 
 
 def test_a_reply_malformed_twice_drops_the_question_and_says_which() -> None:

@@ -82,8 +82,20 @@ def test_a_run_cut_short_gives_the_files_of_an_undisturbed_one(world: Path, serv
     assert synthesize(world).exit_code == 0 and server.calls == again
 
 
+def test_questions_of_ones_own_need_no_section_and_get_a_folder_of_their_own(world: Path) -> None:  # noqa: F811
+    rows = [{"question": "What is fact 1?", "answer": "fact 1"}, {"question": "What is fact 2?", "answer": "fact 2"}]
+    jsonl.rewrite(world / "mine.jsonl", rows)
+    command = ["synthesize", "--config", str(world / "config.yaml"), "--questions", str(world / "mine.jsonl")]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    drops = json.loads((world / "runs" / "mine" / "mine.drops.json").read_text())
+    assert drops == {"asked": 2, "kept": 1, "dropped": {"recall": 1}}
+    (row,) = jsonl.read(world / "runs" / "mine" / "steps_train.jsonl")
+    assert row["steps"][0]["problem"] == "Origin question: What is fact 1?\n"
+
+
 def test_the_published_commands(world: Path) -> None:  # noqa: F811
-    with_synthesis(world)
+    with_synthesis(world, sets={"taught": {"questions": "factbook"}})
     environment = os.environ | {
         "CONFIG": str(world / "config.yaml"),
         "ROUTER": sys.executable,
@@ -93,7 +105,7 @@ def test_the_published_commands(world: Path) -> None:  # noqa: F811
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "taught: 2 dropped, recall" in done.stdout and "steps_train.jsonl" in done.stdout
-    assert len(b"".join(outputs(world)).splitlines()) == 3
+    assert len(b"".join(outputs(world)).splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r1_router.config import Config
+from r1_router.elsewhere import build_elsewhere, is_elsewhere, open_elsewhere, server_digest, store_digest
+from r1_router.encoder_kinds import best_device, make_encoder
 from r1_router.errors import ConfigError
 from r1_router.sections import EncoderConfig, SourceConfig
 from r1_router.types import Retriever, Source
@@ -44,23 +47,73 @@ class KnowledgeBases:
 
     def digest(self) -> dict[str, Any]:
         """What each knowledge base was made from and how it is searched, as plain values."""
-        return {section.name: _source_digest(section) for section in self.config.sources}
+        return {section.name: self._digest(section) for section in self.config.sources}
+
+    def text_encoder(self) -> tuple[PassageEncoder, str]:
+        """The first encoder of texts, and a name for what it is; raises ConfigError where there is none."""
+        for name, section in self.config.encoders.items():
+            if section.kind == "sentence":
+                return self._encoder(name), f"{section.model} {section.max_tokens}"
+        raise ConfigError("encoders: sub-questions are compared by an encoder of the kind sentence; add one.")
+
+    def _digest(self, section: SourceConfig) -> list[Any]:
+        if section.url is not None:
+            return [section.purpose, *server_digest(section.url, source_of(section))]
+        made = _folder_digest(section.folder) if section.store is None else store_digest(self.config.root, section)
+        return _source_digest(section, self.config.encoders[section.encoder], made)
 
     def _load(self, section: SourceConfig) -> Retriever:
-        from r1_router.retrieval.knowledge_base import load
+        """The base as it is searched: fused by rank and reranked where the config says so."""
+        base: Any = self._open(section)
+        if section.fusion == "rrf":
+            from r1_router.retrieval.fusion import RankFused, open_lexical
 
+            base = RankFused([base, open_lexical(section.folder, source_of(section))], source_of(section))
+        if section.reranker is not None:
+            from r1_router.retrieval.rerank import CrossEncoderScorer, Reranked
+
+            scorer = CrossEncoderScorer(model_path(self.config, section.reranker), device=best_device())
+            base = Reranked(base, scorer, source_of(section), depth=section.rerank_depth)
+        found: Retriever = base
+        return found
+
+    def _open(self, section: SourceConfig) -> Retriever:
+        from r1_router.retrieval.knowledge_base import load
+        from r1_router.retrieval.pyserini import is_pyserini, open_pyserini
+
+        if is_elsewhere(section):
+            return open_elsewhere(self.config.root, section, source_of(section), self._encoder)
         encoder = self._encoder(section.encoder)
-        return load(section.folder, source_of(section), encoder, lexical_weight=section.lexical_weight)
+        if is_pyserini(section.folder):
+            return open_pyserini(section.folder, section.passages, source_of(section), encoder)
+        return load(
+            section.folder,
+            source_of(section),
+            encoder,
+            lexical_weight=section.lexical_weight,
+            mmap=section.mmap,
+            search=section.search,
+            gpu=section.gpu,
+        )
 
     def _build(self, section: SourceConfig, on_build: OnBuild) -> int:
-        from r1_router.retrieval.build import build
+        from r1_router.retrieval.build import Making, build
+        from r1_router.retrieval.manifest import IndexSettings
+        from r1_router.retrieval.pyserini import is_pyserini, row_count
 
+        if is_elsewhere(section):
+            return build_elsewhere(self.config.root, section, source_of(section), self._encoder, on_build)
+        if is_pyserini(section.folder):  # prebuilt
+            return row_count(section.folder)
+        index = IndexSettings(section.index, section.shard_rows, section.dtype)
+        lexical = section.lexical_weight > 0 or section.fusion == "rrf"
         built = build(
             section.passages,
             section.folder,
             source_of(section),
             self._encoder(section.encoder),
             image_root=section.image_root,
+            making=Making(index, lexical, section.vectors, section.language),
             progress=lambda done, total: on_build(section.name, done, total),
         )
         on_build(section.name, built.rows, built.rows)
@@ -68,19 +121,14 @@ class KnowledgeBases:
 
     def _encoder(self, name: str) -> PassageEncoder:
         if name not in self._encoders:
-            self._encoders[name] = self._load_encoder(self.config.encoders[name])
+            self._encoders[name] = encoder_of(self.config, name)
         return self._encoders[name]
 
-    def _load_encoder(self, section: EncoderConfig) -> PassageEncoder:
-        from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
 
-        quieten_transformers()
-        text = SentenceEncoder(model_path(self.config, section.model), max_tokens=section.max_tokens)
-        if section.image_model is None:
-            return text
-        from r1_router.retrieval.images import EfficientNetEncoder
-
-        return FusedEncoder(EfficientNetEncoder(section.image_model), text, image_weight=section.image_weight)
+def encoder_of(config: Config, name: str) -> PassageEncoder:
+    """The encoder of that name, loaded anew."""
+    quieten_transformers()
+    return make_encoder(config.encoders[name], lambda model: model_path(config, model))
 
 
 def source_of(section: SourceConfig) -> Source:
@@ -89,9 +137,9 @@ def source_of(section: SourceConfig) -> Source:
 
 
 def model_path(config: Config, name: str) -> str:
-    """A folder under the root where there is one, else a hub name; a name under `models_dir` is a folder."""
+    """A folder or file under the root where there is one, else a hub name; one under `models_dir` is a folder."""
     folder = config.root / name
-    if folder.is_dir():
+    if folder.exists():
         return str(folder)
     if folder.parent == config.models_dir:
         raise ConfigError(f"no model at {folder}; `r1-router models` fetches the embedded ones.")
@@ -106,9 +154,24 @@ def quieten_transformers() -> None:
     logging.set_verbosity_error()
 
 
-def _source_digest(section: SourceConfig) -> list[Any]:
-    from r1_router.retrieval.manifest import read_manifest
+def _source_digest(section: SourceConfig, encoder: EncoderConfig, made: str) -> list[Any]:
+    kept = [section.index, section.search, section.dtype]
+    asked = {
+        "query_prompt": encoder.query_prompt,
+        "clip": str(encoder.clip) if encoder.kind == "clip" else None,
+        "fusion": section.fusion if section.fusion != "weights" else None,
+        "reranker": [section.reranker, section.rerank_depth] if section.reranker else None,
+        "index": None if kept == ["Flat", "", "float32"] else kept,
+    }
+    set_here = {key: value for key, value in asked.items() if value is not None}
+    return [section.purpose, section.lexical_weight, made, *([set_here] if set_here else [])]
 
-    inputs = read_manifest(section.folder).inputs
-    made = hashlib.sha256(repr(sorted(asdict(inputs).items())).encode()).hexdigest()[:16]
-    return [section.purpose, section.lexical_weight, made]
+
+def _folder_digest(folder: Path) -> str:
+    from r1_router.retrieval.manifest import read_manifest
+    from r1_router.retrieval.pyserini import is_pyserini, made_from
+
+    if is_pyserini(folder):
+        return made_from(folder)
+    inputs = read_manifest(folder).inputs
+    return hashlib.sha256(repr(sorted(asdict(inputs).items())).encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,16 +22,51 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 Answered = TypeVar("Answered")
-CHECKPOINTS = {
-    "R1-Router-7B": "hmhm1229/R1-Router",
-    "MoRE-3B": "hmhm1229/MoRE-3B",
-    "Qwen2.5-VL-7B-Instruct": "Qwen/Qwen2.5-VL-7B-Instruct",
-    "Qwen2.5-VL-3B-Instruct": "Qwen/Qwen2.5-VL-3B-Instruct",
-}
-"""Hub ids by the names used here: the two released ones, then the models they were trained from."""
 NOTE = "downloaded.json"
-WANTED = (".safetensors", ".json", ".txt", ".model", ".jinja")
+PLAIN = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """Weights, configuration and tokenizer: no pickled weights, no code."""
+TOKENIZER = (
+    "config.json",
+    "tokenizer*",
+    "vocab.*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "preprocessor_config.json",
+)
+"""What weights alone lack."""
+BGE = (*TOKENIZER, "*sentence*", "modules.json", "1_Pooling/*", "model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A released model on the hub, and which of its files are fetched, by patterns of their paths.
+
+    A pickled weights file is fetched where a pattern names it and no `.safetensors` stands beside it; it is only ever
+    read as tensors (`weights_only`).
+    """
+
+    repository: str
+    wanted: tuple[str, ...] = PLAIN
+
+
+CHECKPOINTS = {
+    "R1-Router-7B": Checkpoint("hmhm1229/R1-Router"),
+    "MoRE-3B": Checkpoint("hmhm1229/MoRE-3B"),
+    "Qwen2.5-VL-7B-Instruct": Checkpoint("Qwen/Qwen2.5-VL-7B-Instruct"),
+    "Qwen2.5-VL-3B-Instruct": Checkpoint("Qwen/Qwen2.5-VL-3B-Instruct"),
+    "bge-m3": Checkpoint("BAAI/bge-m3", BGE),
+    "clip-sf-large": Checkpoint("TIGER-Lab/UniIR", ("*/CLIP_SF/*clip_sf_large.pth",)),
+    "clip-vit-large-patch14": Checkpoint("openai/clip-vit-large-patch14", TOKENIZER),
+    "table-retriever": Checkpoint(
+        "hmhm1229/table-retriever", ("*model.safetensors", "*pytorch_model.bin", "*splitted_tables.json")
+    ),
+    "bert-large-uncased": Checkpoint("google-bert/bert-large-uncased", TOKENIZER),
+}
+"""By the names used here: the two released ones and the models they were trained from, then the retrievers."""
+GROUPS = {
+    "retrievers": ("bge-m3", "clip-sf-large", "clip-vit-large-patch14", "table-retriever", "bert-large-uncased"),
+}
+"""Several under one name; clip-vit-large-patch14 and bert-large-uncased are tokenizers for the released weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +84,36 @@ class Listing:
         return sum(size for size, _ in self.files.values())
 
 
+def named(names: Sequence[str]) -> list[str]:
+    """The checkpoints of these names, a group's name standing for all of it; raises ConfigError for an unknown one."""
+    for name in names:
+        if name not in CHECKPOINTS and name not in GROUPS:
+            raise ConfigError(f"no checkpoint is named {name!r}; there are {', '.join([*CHECKPOINTS, *GROUPS])}.")
+    return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, (name,))))
+
+
 def look_up(name: str, folder: Path) -> Listing:
-    """Ask the hub about a checkpoint, at the revision noted in `folder` where there is one."""
-    if name not in CHECKPOINTS:
-        raise ConfigError(f"no checkpoint is named {name!r}; there are {', '.join(CHECKPOINTS)}.")
+    """Ask the hub about one of `CHECKPOINTS`, at the revision noted in `folder` where there is one."""
+    checkpoint = CHECKPOINTS[name]
     note = folder / name / NOTE
     revision = json.loads(note.read_text("utf-8"))["revision"] if note.is_file() else None
-    info = _asked(lambda: _hub().model_info(CHECKPOINTS[name], revision=revision, files_metadata=True), name)
+    info = _asked(lambda: _hub().model_info(checkpoint.repository, revision=revision, files_metadata=True), name)
+    wanted = _wanted([file.rfilename for file in info.siblings or ()], checkpoint.wanted)
     files = {
         file.rfilename: (file.size or 0, file.lfs.sha256 if file.lfs else "")
         for file in info.siblings or ()
-        if file.rfilename.endswith(WANTED) and ".." not in Path(file.rfilename).parts
+        if file.rfilename in wanted
     }
+    if not files:
+        raise DownloadError(f"{name}: {checkpoint.repository} has none of {', '.join(checkpoint.wanted)} any more.")
     licence = str(info.card_data.get("license") if info.card_data else "") or "none stated"
-    return Listing(name, CHECKPOINTS[name], info.sha or "", licence, files)
+    return Listing(name, checkpoint.repository, info.sha or "", licence, files)
+
+
+def _wanted(paths: Sequence[str], patterns: Sequence[str]) -> set[str]:
+    """The paths to fetch: safe ones that a pattern fits, without the pickled twin of a safe weights file."""
+    fit = {path for path in paths if ".." not in Path(path).parts and any(fnmatchcase(path, one) for one in patterns)}
+    return fit - {str(Path(path).with_name("pytorch_model.bin")) for path in fit if path.endswith("model.safetensors")}
 
 
 def download(listing: Listing, folder: Path) -> Path:

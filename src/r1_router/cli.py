@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +9,13 @@ import typer
 from typer.core import TyperGroup
 
 from r1_router.cli_data import checkpoints, models, prompts_app, synthesize
+from r1_router.cli_index import index_app
+from r1_router.cli_retrieval import eval_retrieval
 from r1_router.cli_scores import compare, eval_
+from r1_router.cli_serve import serve_retriever
+from r1_router.cli_train import train_app
 from r1_router.config import DEFAULT_CONFIG
+from r1_router.corpora.commands import corpus_app
 from r1_router.datasets.commands import datasets_app
 from r1_router.errors import R1RouterError
 from r1_router.synthesis.commands import steps_app
@@ -44,13 +48,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Stepwise question answering routed over text, image and table knowledge bases.",
 )
-train_app = typer.Typer(no_args_is_help=True, help="Train the router.")
 app.add_typer(train_app, name="train")
+app.add_typer(corpus_app, name="corpus")
 app.add_typer(datasets_app, name="datasets")
+app.add_typer(index_app, name="index")
 app.add_typer(prompts_app, name="prompts")
 app.add_typer(steps_app, name="steps")
 app.command(name="eval")(eval_)
-for command in (compare, models, checkpoints, synthesize):
+for command in (compare, eval_retrieval, models, checkpoints, synthesize, serve_retriever):
     app.command()(command)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")]
@@ -172,17 +177,3 @@ def demo(
     evaluations = commands.demo(loaded, benchmark, method or loaded.demo or ["r1-router"], questions, seed)
     if evaluations[-1].interrupted:
         raise typer.Exit(130)
-
-
-@train_app.command()
-def sft(
-    adapter: Annotated[str, typer.Option(help="An adapter of the config's `training` section.")] = "router",
-    config: ConfigOption = DEFAULT_CONFIG,
-) -> None:
-    """Tune an adapter on gold steps, making the step rows first; a run that was cut short goes on."""
-    from r1_router.commands import train_adapter
-    from r1_router.config import load_config
-    from r1_router.console import console
-
-    card = train_adapter(load_config(config), adapter, "r1-router " + " ".join(sys.argv[1:]))
-    console.print_json(data=card)

@@ -25,14 +25,14 @@ def models(
 
 
 def checkpoints(
-    names: Annotated[list[str] | None, typer.Argument(help="Released checkpoints; all are listed by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names, or `retrievers`; all are listed by default.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Fetch without asking.")] = False,
     folder: Annotated[Path, typer.Option(help="Where they go, a folder each.")] = Path("checkpoints"),
 ) -> None:
     """Say what released checkpoints weigh and under which licence they are, and fetch those that are named."""
-    from r1_router.checkpoints import CHECKPOINTS, describe, download, look_up
+    from r1_router.checkpoints import CHECKPOINTS, describe, download, look_up, named
 
-    listings = [look_up(name, folder) for name in names or CHECKPOINTS]
+    listings = [look_up(name, folder) for name in named(names or [*CHECKPOINTS])]
     typer.echo(describe(listings))
     if not names:
         typer.echo("Name those to fetch.")
@@ -63,13 +63,24 @@ def import_(
 def synthesize(
     config: Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")] = DEFAULT_CONFIG,
     only: Annotated[list[str] | None, typer.Option("--set", help="Repeatable; all sets of the config.")] = None,
+    questions: Annotated[Path | None, typer.Option(help="A question file in place of the config's sets.")] = None,
+    generate: Annotated[
+        int | None, typer.Option(min=1, help="In place of the sets: N questions tried for from the knowledge bases.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Put files aside that other settings made.")] = False,
 ) -> None:
     """Make step data: a teacher's rollouts of every set, filtered, cut into rows; a run that was cut short goes on."""
     from r1_router.config import load_config
     from r1_router.deployment import Deployment
-    from r1_router.synthesize import Synthesis
+    from r1_router.sections import SynthesisSet
+    from r1_router.synthesize import Synthesis, with_set
 
-    synthesis = Synthesis(Deployment(load_config(config)))
+    loaded = load_config(config)
+    if questions is not None or generate is not None:
+        name = questions.stem if questions else "generated"
+        asked = str(questions.resolve()) if questions else ""
+        loaded = with_set(loaded, name, SynthesisSet(asked, generate=generate))
+    synthesis = Synthesis(Deployment(loaded), fresh=fresh)
     for name in only or synthesis.config.sets:
         synthesis.rollouts(name)
         for reason, count in synthesis.keep(name).most_common():

@@ -9,17 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from r1_router.elsewhere import check_kept
 from r1_router.errors import ConfigError
 from r1_router.methods import METHODS
 from r1_router.prompts import prompt_folder, prompt_set_names
+from r1_router.retrieval.instructions import MODALITIES
 from r1_router.schema import read_dataclass
 from r1_router.sections import EncoderConfig, LLMConfig, SourceConfig, SynthesisConfig, TrainingConfig, VariantConfig
 from r1_router.types import MAX_STEPS, Sampling
 
 DEFAULT_CONFIG = Path("configs/factbook.yaml")
 ENGINES = ("transformers", "openai", "vllm")
-ENCODERS = ("sentence", "fused")
-STEP_KINDS = ("router", "rag")
+ENCODERS = ("sentence", "fused", "clip", "table")
+FUSIONS = ("weights", "rrf")
+STEP_KINDS = ("router", "rag", "grpo", "retriever")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,21 @@ def _check(config: Config, where: str) -> None:
         _require_known(f"{where}.encoders.{name}.kind", encoder.kind, ENCODERS)
         if encoder.kind == "fused" and encoder.image_model is None:
             raise ConfigError(f"{where}.encoders.{name}.image_model: a fused encoder needs an image model's folder.")
+        for side in ("query", "candidate"):
+            _require_known(f"{where}.encoders.{name}.clip.{side}", getattr(encoder.clip, side), MODALITIES)
     for source in config.sources:
+        check_kept(f"{where}.sources.{source.name}", source)
+        _require_known(f"{where}.sources.{source.name}.fusion", source.fusion, FUSIONS)
+        if source.url is not None:
+            continue
         _require_known(f"{where}.sources.{source.name}.encoder", source.encoder, config.encoders)
+        _require_scale(f"{where}.sources.{source.name}", source, config.encoders[source.encoder])
     for name, variant in config.variants.items():
         _require_prompts(f"{where}.variants.{name}.prompts", variant.prompts, config.root)
         _require_known(f"{where}.variants.{name}.method", variant.method, METHODS)
     for name, section in config.training.items():
         _require_known(f"{where}.training.{name}.kind", section.kind, STEP_KINDS)
+        _require_parts(f"{where}.training.{name}", section)
     for name in config.demo:
         _require_known(f"{where}.demo", name, [*config.variants, *METHODS])
     for key in ("tag", "name"):
@@ -113,6 +124,22 @@ def _check(config: Config, where: str) -> None:
 def _require_prompts(where: str, name: str, root: Path) -> None:
     if prompt_folder(str(root / name)) is None:
         _require_known(where, name, prompt_set_names())
+
+
+def _require_parts(where: str, section: TrainingConfig) -> None:
+    parts = {"grpo": ("grpo",), "retriever": ("questions", "retriever")}
+    needed = parts.get(section.kind, ("questions", "sft"))
+    for key in needed:
+        if not getattr(section, key):
+            raise ConfigError(f"{where}: the kind {section.kind} needs {key!r}; configs/factbook.yaml shows it.")
+
+
+def _require_scale(where: str, source: SourceConfig, encoder: EncoderConfig) -> None:
+    """BM25's share makes sense beside cosines only, and by weights only."""
+    if source.lexical_weight and source.fusion == "rrf":
+        raise ConfigError(f"{where}.lexical_weight: fusion rrf weighs both alike; leave it out.")
+    if source.lexical_weight and encoder.kind == "table":
+        raise ConfigError(f"{where}.lexical_weight: a table encoder's scores are no cosines; take fusion: rrf.")
 
 
 def _require_known(where: str, name: str, known: Any) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import random
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from r1_router.bases import KnowledgeBases, OnBuild, model_path, quieten_transformers
 from r1_router.config import Config
@@ -16,6 +16,9 @@ from r1_router.methods import OnEvent, Settings, make_method
 from r1_router.prompts import PromptSet, baseline_prompts, load_prompts, prompt_set_names
 from r1_router.questions import find_questions, read_questions, require_pictures
 from r1_router.types import LLM, Method, Question, Retriever, Source
+
+if TYPE_CHECKING:
+    from r1_router.retrieval.vectors import PassageEncoder
 
 
 class Deployment:
@@ -34,7 +37,7 @@ class Deployment:
         """How the method or variant `name` works."""
         config, variant = self.config, self.config.variant(name)
         return Settings(
-            prompts=self._prompts(variant.prompts),
+            prompts=self.prompt_set(variant.prompts),
             sampling=config.sampling,
             retrieved=config.retrieved,
             shown=config.shown,
@@ -44,6 +47,10 @@ class Deployment:
             forget_on_stop=config.forget_on_stop,
             on_event=on_event,
         )
+
+    def prompt_set(self, name: str) -> PromptSet:
+        """A set of the package, or the one in a folder under the root."""
+        return load_prompts(name if name in prompt_set_names() else str(self.config.root / name))
 
     def llm(self, name: str) -> LLM:
         """The language model with the adapter that the method or variant `name` uses."""
@@ -56,6 +63,10 @@ class Deployment:
     def knowledge_bases(self) -> dict[Source, Retriever]:
         """Every source's knowledge base, loaded; raises KnowledgeBaseError for one that is not built."""
         return self._bases.load()
+
+    def text_encoder(self) -> tuple[PassageEncoder, str]:
+        """What step rewards compare sub-questions with, and a name for what it is."""
+        return self._bases.text_encoder()
 
     def build(self, on_build: OnBuild = lambda name, done, total: None) -> dict[str, int]:
         """Build the knowledge bases that are not there yet; gives the number of passages in each."""
@@ -86,7 +97,7 @@ class Deployment:
     def fingerprint(self, name: str) -> dict[str, Any]:
         """What the answers of a method depend on, as plain values: results made by others are not resumed."""
         config, variant = self.config, self.config.variant(name)
-        prompts = self._prompts(variant.prompts)
+        prompts = self.prompt_set(variant.prompts)
         return {
             "engine": [config.llm.engine, config.llm.dtype, config.llm.constrained],
             "model": config.llm.model,
@@ -134,10 +145,6 @@ class Deployment:
             server_args=section.server_args,
             logs=self.config.results_dir / section.name / "servers",
         )
-
-    def _prompts(self, name: str) -> PromptSet:
-        """A set of the package, or the one in a folder under the root."""
-        return load_prompts(name if name in prompt_set_names() else str(self.config.root / name))
 
 
 def adapter_digest(adapter: Path | None) -> str | None:

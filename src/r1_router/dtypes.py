@@ -10,7 +10,7 @@ from r1_router.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("float32", "bfloat16", "auto")
+DTYPES = ("float32", "bfloat16", "float16", "auto")
 _FAST_BFLOAT16 = ("avx512_bf16", "amx_bf16")
 """CPU flags of processors that multiply bfloat16 natively; others emulate it, several times slower than float32."""
 

@@ -5,7 +5,9 @@
     ├── MissingDependency    an optional package that is not installed
     ├── DataError            a record or file that breaks its format
     ├── KnowledgeBaseError   a knowledge-base folder that cannot be served
+    │   └── KnowledgeBaseDown    one kept elsewhere that does not answer
     ├── DownloadError        a fetch that failed, or bytes that are not the pinned ones
+    ├── TrainingError        a training run that nothing would be learnt from any more
     └── EngineError          a language model that failed to reply
         └── PromptTooLong    a prompt that leaves no room in the model's context
 
@@ -33,8 +35,16 @@ class KnowledgeBaseError(R1RouterError):
     """A knowledge-base folder that is missing, half-written or made by other settings."""
 
 
+class KnowledgeBaseDown(KnowledgeBaseError):
+    """A knowledge base kept elsewhere that does not answer now; a method goes on without its evidence and counts it."""
+
+
 class DownloadError(R1RouterError):
     """A fetch that failed, or bytes whose checksum is not the pinned one."""
+
+
+class TrainingError(R1RouterError):
+    """A training run that nothing would be learnt from any more; the message names the setting to change."""
 
 
 class EngineError(R1RouterError):

@@ -18,11 +18,12 @@ _BASES = {"text": TEXT.name, "image": IMAGE.name, "table": TABLE.name}
 
 @dataclass(frozen=True, slots=True)
 class GoldHop:
-    """One hop of the gold path; `answer` is None where the benchmark gives the hop none."""
+    """One hop of the gold path; `answer` and `query`, its sub-question, are None where the benchmark gives none."""
 
     source: str
     ids: frozenset[str]
     answer: str | None
+    query: str | None = None
 
 
 def gold_hops(question: Question) -> tuple[GoldHop, ...]:
@@ -73,4 +74,4 @@ def _hop(question: Question, hop: Any) -> GoldHop:
     name = (hop.get("source") or _BASES.get(hop.get("kb", ""))) if isinstance(hop, Mapping) else None
     if name is None:
         raise DataError(f"question {question.id}: a hop needs a 'source', or text, image or table as 'kb': {hop!r}.")
-    return GoldHop(name, frozenset(hop.get("gold_ids") or ()), hop.get("answer"))
+    return GoldHop(name, frozenset(hop.get("gold_ids") or ()), hop.get("answer"), hop.get("query"))

@@ -33,6 +33,7 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
     note = output.with_suffix(".made.json")
     if output.is_file() and note.is_file() and json.loads(note.read_text("utf-8")) == made_from:
         return
+    assert section.questions is not None, "the config is checked for it"
     config, bases = deployment.config, deployment.knowledge_bases()
     folder = section.questions.parent
     rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]

@@ -106,7 +106,8 @@ class Step:
 class Usage:
     """What a trajectory cost. Token counts are the engine's own; `seconds` is wall time of the question.
 
-    `dropped` counts the passages left out of prompts that were too long for the model's context.
+    `dropped` counts the passages left out of prompts that were too long for the model's context, `unanswered` the
+    retrievals that gave no evidence because the knowledge base was down.
     """
 
     calls: int = 0
@@ -116,6 +117,7 @@ class Usage:
     completion_tokens: int = 0
     seconds: float = 0.0
     dropped: int = 0
+    unanswered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

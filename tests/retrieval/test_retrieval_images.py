@@ -9,7 +9,7 @@ from PIL import Image, ImageFilter
 from retrieval_worlds import draw_flag
 
 from r1_router.errors import DataError
-from r1_router.retrieval.images import EfficientNetEncoder, colour_grid, open_image
+from r1_router.retrieval.images import EfficientNetEncoder, colour_grid
 from r1_router.retrieval.plain_background import find_corners, straightened
 from r1_router.types import Query
 
@@ -70,11 +70,6 @@ def test_the_grid_is_the_same_after_dimming_and_fading() -> None:
     worn = colour_grid(Image.fromarray(faded.astype(np.uint8)))
     other = colour_grid(draw_flag(5))
     assert np.linalg.norm(grid - worn) < 0.35 * np.linalg.norm(grid - other)
-
-
-def test_transparent_parts_become_white(tmp_path: Path) -> None:
-    Image.new("RGBA", (4, 4), (255, 0, 0, 0)).save(tmp_path / "clear.png")
-    assert open_image(tmp_path / "clear.png").getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_an_image_that_cannot_be_read_is_named(tmp_path: Path, random_image_encoder: EfficientNetEncoder) -> None:

@@ -12,7 +12,7 @@ import pytest
 from retrieval_worlds import TEXTS, MakeEncoder, draw_flag, image_world, passage_rows, write_passages
 
 from r1_router.errors import DataError, KnowledgeBaseError
-from r1_router.retrieval import build as build_module
+from r1_router.retrieval import embedding
 from r1_router.retrieval.build import build
 from r1_router.retrieval.dense import load_dense
 from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
@@ -154,7 +154,7 @@ def test_changed_passages_or_pictures_or_encoder_build_anew(
 def test_a_build_cut_short_goes_on_where_it_was(
     tmp_path: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "CHUNK", 2)
+    monkeypatch.setattr(embedding, "CHUNK", 2)
     passages, folder = write_passages(tmp_path, passage_rows()), tmp_path / "bases" / "text"
     done: list[int] = []
 
@@ -166,7 +166,7 @@ def test_a_build_cut_short_goes_on_where_it_was(
         build(passages, folder, TEXT, encoder, progress=stop_at_two)
     with pytest.raises(KnowledgeBaseError, match="r1-router build"):
         load(folder, TEXT, encoder)
-    with open(tmp_path / "bases/.text.part/vectors.f32", "ab") as file:
+    with open(tmp_path / "bases/.text.part/vectors/vectors-00000.npy.part", "ab") as file:
         file.write(b"torn")
     build(passages, folder, TEXT, encoder, progress=lambda now, total: done.append(now))
     assert done == [2, 4, 5]
@@ -176,9 +176,9 @@ def test_a_build_cut_short_goes_on_where_it_was(
 
 def test_leftovers_of_another_build_are_not_gone_on_with(tmp_path: Path, encoder: SentenceEncoder) -> None:
     part = tmp_path / "bases/.text.part"
-    part.mkdir(parents=True)
+    (part / "vectors").mkdir(parents=True)
     (part / "inputs.json").write_text("{}")
-    np.ones((5, encoder.dim), dtype=np.float32).tofile(part / "vectors.f32")
+    np.save(part / "vectors/vectors-00000.npy", np.ones((5, encoder.dim), dtype=np.float32))
     folder = build(write_passages(tmp_path, passage_rows()), tmp_path / "bases/text", TEXT, encoder).folder
     assert load(folder, TEXT, encoder).search_many([Query(TEXTS[3])], 1)[0][0].id == "p3"
 
@@ -251,7 +251,7 @@ def test_files_that_hold_no_such_index_are_refused(tmp_path: Path) -> None:
     faiss.write_index(faiss.IndexFlatL2(4), str(tmp_path / "l2.faiss"))
     (tmp_path / "torn.faiss").write_bytes(b"IxF")
     (tmp_path / "params.index.json").write_text("{}")
-    with pytest.raises(KnowledgeBaseError, match="not a flat inner-product index"):
+    with pytest.raises(KnowledgeBaseError, match="not an index of inner products"):
         load_dense(tmp_path / "l2.faiss")
     with pytest.raises(KnowledgeBaseError, match="Cannot read the index"):
         load_dense(tmp_path / "torn.faiss")

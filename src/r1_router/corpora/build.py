@@ -1,8 +1,8 @@
-"""Makes a corpus of an extracted Wikipedia: several workers, resumed by input file, whole once its manifest is there.
+"""Makes a corpus of a source: several workers, resumed piece by piece, whole once its manifest is there.
 
 corpus/passages-00000.jsonl ..   {"id", "title", "text"} a line, a million lines a shard
 corpus/manifest.json             what it was made from, what was left out and why, the shards' checksums
-corpus/.work/                    while it is being made: the plan, a journal of the input files done, their passages
+corpus/.work/                    while it is being made: the plan, a journal of the pieces done, their passages
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from r1_router import jsonl
+from r1_router.corpora.dump import open_dump
 from r1_router.corpora.manifest import MANIFEST, Manifest, counts_by_reason, read_manifest, write_manifest
-from r1_router.corpora.passages import FAILURES_LISTED, PASSAGES, Done, Task
+from r1_router.corpora.passages import FAILURES_LISTED, PASSAGES, Done, Task, without
+from r1_router.corpora.pieces import Rules, Source
+from r1_router.corpora.seen import Seen
 from r1_router.corpora.shards import End, append, finished_shards, rewind
-from r1_router.corpora.wikiextractor import Rules
+from r1_router.corpora.wikiextractor import Extracted
 from r1_router.corpora.windows import Windowing
 from r1_router.corpora.workers import in_order
 from r1_router.errors import ConfigError, DataError
-from r1_router.files import held, sha256_of, write_atomically
+from r1_router.files import held, write_atomically
 
 Progress = Callable[[int, int], None]
 WORK, PLAN, JOURNAL = ".work", "plan.json", "journal.jsonl"
@@ -50,7 +54,7 @@ class Settings:
 
 PUBLISHED = Settings()
 REFERENCE = Settings(Rules.REFERENCE, Windowing(duplicate_last=True))
-"""What the reference makes of the same folder, had it put the title first and not, by a slip, a function's name."""
+"""What the reference makes of the same source, had it put the title first and not, by a slip, a function's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,59 +67,40 @@ class Corpus:
 
 
 def build_corpus(
-    source: Path,
+    source: Source,
     output: Path,
     settings: Settings = PUBLISHED,
     *,
     workers: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> Corpus:
-    """Turn what WikiExtractor wrote, a folder or one file, into a corpus in `output`, unless that is there already.
+    """Turn a source into a corpus in `output`, unless that is there already.
 
-    `progress` is called with the input files done and their number. A build that is cut short goes on after the last
-    file done. No file of the user's is replaced. Raises ConfigError for an `output` with other files or another corpus
-    in it, DataError for inputs that cannot be opened, changed under way or give no passage, and for a full disk.
+    `progress` is called with how much of the source's total is done, and the total. A build that is cut short goes on
+    after the last piece done. No file of the user's is replaced. Raises ConfigError for an `output` with other files or
+    another corpus in it, DataError for inputs that cannot be opened or give no passage, and for a full disk.
     """
     if workers < 1:
         raise ConfigError(f"{workers} workers do nothing: give 1 or more.")
-    source, output = source.resolve(), output.resolve()
-    files = input_files(source)
-    if output.is_relative_to(source):
-        raise ConfigError(f"{output} lies in {source}, which is read whole: give an output folder outside of it.")
+    output = output.resolve()
+    if output.is_relative_to(source.path):
+        raise ConfigError(f"{output} lies in {source.path}, which is read whole: give an output folder outside of it.")
+    plan = {"source": source.identity(), "settings": settings.to_json()}
     try:
         with held(output.with_name(f".{output.name}.lock")):
             if (output / MANIFEST).exists():
-                return Corpus(output, _reused(output, files, settings), reused=True)
-            _begin(output, files, settings)
-            done, end = _work(output, files, settings, workers, progress)
-            return Corpus(output, _finish(output, source, settings, done, end), reused=False)
+                return Corpus(output, _reused(output, plan), reused=True)
+            _begin(output, plan)
+            done, end = _work(output, source, settings, workers, progress)
+            return Corpus(output, _finish(output, source, plan, done, end), reused=False)
     except OSError as error:
         raise DataError(f"{output}: not built ({error}); once that is mended, the same command goes on.") from error
 
 
-def input_files(source: Path) -> dict[str, Path]:
-    """The files to read by their path from `source`, in the order of those paths; hidden ones are left out.
-
-    Raises DataError where there are none, or where one of them stands beside its own compressed copy.
-    """
-    if source.is_file():
-        return {source.name: source}
-    found = {path.relative_to(source): path for path in source.rglob("*") if path.is_file()}
-    visible = {name: path for name, path in found.items() if not any(part.startswith(".") for part in name.parts)}
-    if not visible:
-        raise DataError(f"No files in {source}: give the folder, or the file, that WikiExtractor wrote.")
-    files = {name.as_posix(): path for name, path in visible.items()}
-    for name in files:
-        if (plain := name.removesuffix(".bz2").removesuffix(".gz")) != name and plain in files:
-            raise DataError(f"{source} holds both {plain} and {name}, the same documents twice: remove one of them.")
-    return dict(sorted(files.items()))
-
-
-def _reused(output: Path, files: Mapping[str, Path], settings: Settings) -> Manifest:
+def _reused(output: Path, plan: Mapping[str, Any]) -> Manifest:
     """The manifest of the corpus that is there; raises ConfigError unless it was made from just these inputs."""
     manifest = read_manifest(output)
-    checksums = {name: sha256_of(path) for name, path in files.items()}
-    if manifest.settings != settings.to_json() or manifest.source["sha256"] != _digest(checksums):
+    if manifest.settings != plan["settings"] or manifest.source["sha256"] != _digest(plan):
         raise ConfigError(
             f"{output} holds a corpus of other files or settings: give another output folder, or remove this one."
         )
@@ -123,58 +108,62 @@ def _reused(output: Path, files: Mapping[str, Path], settings: Settings) -> Mani
     return manifest
 
 
-def _begin(output: Path, files: Mapping[str, Path], settings: Settings) -> None:
+def _begin(output: Path, plan: Mapping[str, Any]) -> None:
     """Write the plan of a new build, or see that the one begun here has the same."""
-    plan = json.dumps({"files": list(files), "settings": settings.to_json()})
+    text = json.dumps(plan)
     path = output / WORK / PLAN
     if path.is_file():
-        if path.read_text(encoding="utf-8") != plan:
+        if path.read_text(encoding="utf-8") != text:
             raise ConfigError(
                 f"{output} was begun with other files or settings: give another output folder, or remove this one."
             )
         return
     if output.exists() and (output.is_file() or any(entry.name != WORK for entry in output.iterdir())):
         raise ConfigError(f"{output} is not empty and no corpus: give another output folder.")
-    write_atomically(path, plan)
+    write_atomically(path, text)
 
 
-def _work(
-    output: Path, files: Mapping[str, Path], settings: Settings, workers: int, progress: Progress
-) -> tuple[list[Done], End]:
-    """Go through the files that the journal lacks, in order; gives what became of all of them."""
+def _work(output: Path, source: Source, settings: Settings, workers: int, progress: Progress) -> tuple[list[Done], End]:
+    """Go through the pieces that the journal lacks, in order; gives what became of all of them."""
     work = output / WORK
     for left in work.glob("parts-*"):
         shutil.rmtree(left, ignore_errors=True)
-    done, end = _journalled(work / JOURNAL, files)
+    done, end, reached = _journalled(work / JOURNAL)
     rewind(output, end)
-    progress(len(done), len(files))
+    seen, total = Seen(), source.total
+    for one in done:
+        seen.add(one.ids)
+    progress(reached, total)
     with TemporaryDirectory(prefix="parts-", dir=work) as parts:
-        tasks = [
-            Task(path, name, Path(parts) / f"{number}.jsonl", settings.rules, settings.windowing)
-            for number, (name, path) in enumerate(files.items())
-        ][len(done) :]
+        tasks = islice(_tasks(source, settings, Path(parts)), len(done), None)
         with closing(in_order(tasks, workers)) as results:
-            for task, result in zip(tasks, results, strict=True):
+            for task, result in results:
+                if repeated := seen.add(result.ids):
+                    result = without(result, task.output, repeated)
                 end = append(output, end, task.output, result.counts.get(PASSAGES, 0), settings.shard_passages)
-                jsonl.append(work / JOURNAL, {"done": asdict(result), "end": asdict(end)}, durable=True)
+                record = {"done": asdict(result), "end": asdict(end), "reached": task.piece.reached}
+                jsonl.append(work / JOURNAL, record, durable=True)
                 task.output.unlink()
                 done.append(result)
-                progress(len(done), len(files))
+                progress(task.piece.reached, total)
     return done, end
 
 
-def _journalled(journal: Path, files: Mapping[str, Path]) -> tuple[list[Done], End]:
-    """What an earlier call did, and where its passages end; raises DataError where an input is another file now."""
+def _tasks(source: Source, settings: Settings, parts: Path) -> Iterator[Task]:
+    for number, piece in enumerate(source.pieces()):
+        yield Task(piece, parts / f"{number}.jsonl", settings.rules, settings.windowing)
+
+
+def _journalled(journal: Path) -> tuple[list[Done], End, int]:
+    """What an earlier call did, where its passages end, and how much of the source's total that was."""
     jsonl.repair_tail(journal)
     records = list(jsonl.read(journal)) if journal.exists() else []
-    done = [Done(**record["done"]) for record in records]
-    for one in done:
-        if sha256_of(files[one.name]) != one.sha256:
-            raise DataError(f"{files[one.name]} changed since it was read: remove {journal.parents[1]}, build it anew.")
-    return done, End(**records[-1]["end"]) if records else End()
+    if not records:
+        return [], End(), 0
+    return [Done(**record["done"]) for record in records], End(**records[-1]["end"]), records[-1]["reached"]
 
 
-def _finish(output: Path, source: Path, settings: Settings, done: list[Done], end: End) -> Manifest:
+def _finish(output: Path, source: Source, plan: Mapping[str, Any], done: list[Done], end: End) -> Manifest:
     """Count, hash and write the manifest; raises DataError where there is not one passage."""
     counts: Counter[str] = Counter()
     for one in done:
@@ -183,36 +172,40 @@ def _finish(output: Path, source: Path, settings: Settings, done: list[Done], en
     if not counts[PASSAGES]:
         why = f"The first failure: {failures[0]}." if failures else "Every document was skipped, or there is none."
         raise DataError(
-            f"{source}: no passage came of it. {why} "
-            f"Give what WikiExtractor wrote; remove {output} if that is to go there."
+            f"{source.path}: no passage came of it. {why} {source.wanted}; remove {output} if that is to go there."
         )
-    checksums = {one.name: one.sha256 for one in done}
+    files = len(plan["source"]["files"])
     manifest = Manifest(
-        source={"reader": "wikiextractor", "name": source.name, "files": len(done), "sha256": _digest(checksums)},
-        settings=settings.to_json(),
+        source={"reader": source.reader, "name": source.path.name, "files": files, "sha256": _digest(plan)},
+        settings=plan["settings"],
         counts=counts_by_reason(counts),
         failures=failures,
-        shards=finished_shards(output, end, settings.shard_passages),
+        shards=finished_shards(output, end, plan["settings"]["shard_passages"]),
     )
     write_manifest(output, manifest)
     shutil.rmtree(output / WORK, ignore_errors=True)
     return manifest
 
 
-def _digest(checksums: Mapping[str, str]) -> str:
+def _digest(plan: Mapping[str, Any]) -> str:
     """One checksum for all inputs, names and contents."""
-    return hashlib.sha256(json.dumps(checksums).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plan["source"]["files"]).encode()).hexdigest()
 
 
-def wikipedia_extracted(
+def wikipedia(
     source: Path,
     output: Path,
     *,
+    extracted: bool,
     workers: int,
     reference: bool = False,
     duplicate_last: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Corpus:
-    """What the commands call: `build_corpus` with the published windows, or with all oddities of the reference."""
+    """What the commands call: a dump, or what WikiExtractor made of one, in windows of 100 words.
+
+    `reference` reads and cuts with all oddities of the reference, `duplicate_last` has only its repeated windows.
+    """
     mended = Settings(windowing=Windowing(duplicate_last=duplicate_last))
-    return build_corpus(source, output, REFERENCE if reference else mended, workers=workers, progress=progress)
+    opened: Source = Extracted(source.resolve()) if extracted else open_dump(source.resolve())
+    return build_corpus(opened, output, REFERENCE if reference else mended, workers=workers, progress=progress)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from r1_router import __version__
-from r1_router.corpora.passages import KEPT, NOT_CLOSED, PASSAGES, Skip
+from r1_router.corpora.passages import KEPT, NOT_CLOSED, PASSAGES
+from r1_router.corpora.pieces import Fault, Skip
 from r1_router.corpora.shards import Shard
-from r1_router.corpora.wikiextractor import Fault
 from r1_router.errors import DataError
 from r1_router.files import write_atomically
 

@@ -1,34 +1,21 @@
-"""Which documents give passages, and the passages of one input file: the task of one worker."""
+"""Which documents give passages, and the passages of one piece of the source: the task of one worker."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from r1_router.corpora.wikiextractor import Document, Failure, Fault, Found, Rules, read_documents
+from r1_router.corpora.pieces import Document, Failure, Fault, Found, Piece, Rules, Skip
 from r1_router.corpora.windows import Windowing, titled_segments
-from r1_router.files import sha256_of
 
 FEWEST_WORDS = 8
 """A document with fewer words in its text gives no passage: the published rule of more than 7."""
 FAILURES_LISTED = 20
 KEPT, NOT_CLOSED, PASSAGES = "kept", "not closed", "passages"
-
-
-class Skip(StrEnum):
-    """Why a document that can be read gives no passage."""
-
-    DISAMBIGUATION = "disambiguation"
-    LISTING = "list, index or outline"
-    REDIRECT = "redirect"
-    SHORT = "at most 7 words"
-    TITLE_ONLY = "nothing but its title"
 
 
 def skip_reason(document: Document, rules: Rules = Rules.MENDED) -> Skip | None:
@@ -44,10 +31,9 @@ def passages(document: Document, windowing: Windowing) -> Iterator[dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One input file: where it is, its name in the corpus, and where its passages go."""
+    """One piece of the source, and where its passages go."""
 
-    path: Path
-    name: str
+    piece: Piece
     output: Path
     rules: Rules
     windowing: Windowing
@@ -55,37 +41,51 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one input file: its checksum, how many of what, and the first failures by line."""
+    """What became of one piece: the ids kept, how many of what, and the first failures by their place."""
 
     name: str
-    sha256: str
+    ids: list[str]
     counts: dict[str, int]
     failures: list[str]
 
 
 def write_passages(task: Task) -> Done:
-    """Write one input file's passages, document by document; raises DataError where it cannot be opened."""
+    """Write one piece's passages, document by document; raises DataError where it cannot be opened."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
+    ids: list[str] = []
     with open(task.output, "wb") as file:
         for outcome in _outcomes(task):
             if isinstance(outcome, Failure):
                 counts[outcome.fault.value] += 1
-                failures.append(f"{task.name}, line {outcome.line}: {outcome.fault.value}")
+                failures.append(f"{task.piece.name}, {task.piece.unit} {outcome.line}: {outcome.fault.value}")
             elif isinstance(outcome, Skip):
                 counts[outcome.value] += 1
             else:
-                rows = [_line(row) for row in passages(outcome, task.windowing)]
-                file.writelines(rows)
+                rows = [line_of(row) for row in passages(outcome, task.windowing)]
+                file.write("".join(rows).encode())
+                ids.append(outcome.id)
                 counts.update({KEPT: 1, PASSAGES: len(rows), NOT_CLOSED: int(not outcome.closed)})
-    return Done(task.name, sha256_of(task.path), dict(counts), failures[:FAILURES_LISTED])
+    return Done(task.piece.name, ids, dict(counts), failures[:FAILURES_LISTED])
+
+
+def without(done: Done, output: Path, repeated: Set[str]) -> Done:
+    """Take the documents out of a piece's passages that an earlier piece has, and count them as failures."""
+    lines = output.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["id"].rpartition("/")[0] not in repeated]
+    output.write_bytes(b"".join(kept))
+    counts = Counter(done.counts)
+    counts.update({KEPT: -len(repeated), PASSAGES: len(kept) - len(lines), Fault.REPEATED.value: len(repeated)})
+    told = [f"{done.name}, document {one}: {Fault.REPEATED.value}" for one in sorted(repeated)]
+    ids = [one for one in done.ids if one not in repeated]
+    return replace(done, ids=ids, counts=dict(counts), failures=[*done.failures, *told][:FAILURES_LISTED])
 
 
 def _outcomes(task: Task) -> Iterator[Found | Skip]:
     """Each document as it is to be used: kept, skipped or failed."""
     seen: set[str] = set()
-    for found in read_documents(task.path, task.rules):
-        if isinstance(found, Failure):
+    for found in task.piece.documents(task.rules):
+        if not isinstance(found, Document):
             yield found
         elif skip := skip_reason(found, task.rules):
             yield skip
@@ -96,8 +96,12 @@ def _outcomes(task: Task) -> Iterator[Found | Skip]:
             yield found
 
 
-def _line(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+def line_of(row: Mapping[str, str]) -> str:
+    """The row as `json.dumps` has it and a newline, at half its time: an encoder of strings alone needs no walk."""
+    return "{" + ", ".join([f'"{name}": {_QUOTED(value)}' for name, value in row.items()]) + "}\n"
+
+
+_QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _is_disambiguation(document: Document) -> bool:
@@ -119,7 +123,7 @@ def _is_redirect(document: Document) -> bool:
 
 
 def _is_short(document: Document) -> bool:
-    return len(document.text.split()) < FEWEST_WORDS
+    return len(document.text.split(maxsplit=FEWEST_WORDS)) < FEWEST_WORDS
 
 
 def _is_title_only(document: Document) -> bool:

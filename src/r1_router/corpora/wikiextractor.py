@@ -5,71 +5,76 @@ Plain, .bz2 or .gz. A document that cannot be read is a `Failure` in its place, 
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import html
+import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from html.entities import html5
 from pathlib import Path
 from typing import Any
 
+from r1_router.corpora.packed import opened
+from r1_router.corpora.pieces import Document, Failure, Fault, Found, Piece, Rules
 from r1_router.errors import DataError
+from r1_router.files import sha256_of
 
 CLOSING = "</doc>"
 Numbered = tuple[int, str]
 """A line of a file and its number, from 1."""
 
 
-class Rules(StrEnum):
-    """How documents are read, and which of them give passages.
+@dataclass(frozen=True, slots=True)
+class ExtractedFile:
+    """One of the files that WikiExtractor wrote."""
 
-    REFERENCE keeps every oddity of the reference, for comparison with what it makes: the text ends at its first `>`,
-    the title is the third quoted value of the header whatever its name, entities stay, only the `<doc>` form is known.
+    path: Path
+    name: str
+    reached: int
+    unit: str = "line"
+
+    def documents(self, rules: Rules) -> Iterator[Found]:
+        return read_documents(self.path, rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """All that WikiExtractor wrote, as a source: a folder, or one file."""
+
+    path: Path
+    reader: str = "wikiextractor"
+    wanted: str = "Give what WikiExtractor wrote"
+
+    @property
+    def total(self) -> int:
+        return len(input_files(self.path))
+
+    def identity(self) -> dict[str, Any]:
+        return {"files": {name: sha256_of(path) for name, path in input_files(self.path).items()}}
+
+    def pieces(self) -> Iterator[Piece]:
+        for number, (name, path) in enumerate(input_files(self.path).items(), start=1):
+            yield ExtractedFile(path, name, number)
+
+
+def input_files(source: Path) -> dict[str, Path]:
+    """The files to read by their path from `source`, in the order of those paths; hidden ones are left out.
+
+    Raises DataError where there are none, or where one of them stands beside its own compressed copy.
     """
-
-    MENDED = "mended"
-    REFERENCE = "reference"
-
-
-class Fault(StrEnum):
-    """Why a document, or a stretch of a file, could not be read."""
-
-    BAD_HEADER = "a <doc> line that is no list of attributes"
-    NO_TITLE = "no title"
-    NO_ID = "no id"
-    NO_TEXT = "no text"
-    NOT_JSON = "not JSON"
-    NOT_UTF8 = "not UTF-8"
-    OUTSIDE = "text outside of a document"
-    REPEATED = "an id that an earlier document of the file has"
-    TORN = "compressed data cut short or damaged after this line"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One article, stripped; `line` is where it begins, `closed` whether its end was marked."""
-
-    id: str
-    title: str
-    text: str
-    line: int
-    closed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A document that could not be read, and the line where it begins."""
-
-    fault: Fault
-    line: int
-
-
-Found = Document | Failure
+    if source.is_file():
+        return {source.name: source}
+    found = {path.relative_to(source): path for path in source.rglob("*") if path.is_file()}
+    visible = {name: path for name, path in found.items() if not any(part.startswith(".") for part in name.parts)}
+    if not visible:
+        raise DataError(f"No files in {source}: give the folder, or the file, that WikiExtractor wrote.")
+    files = {name.as_posix(): path for name, path in visible.items()}
+    for name in files:
+        if (plain := name.removesuffix(".bz2").removesuffix(".gz")) != name and plain in files:
+            raise DataError(f"{source} holds both {plain} and {name}, the same documents twice: remove one of them.")
+    return dict(sorted(files.items()))
 
 
 def read_documents(path: Path, rules: Rules = Rules.MENDED) -> Iterator[Found]:
@@ -79,7 +84,7 @@ def read_documents(path: Path, rules: Rules = Rules.MENDED) -> Iterator[Found]:
     """
     reached = 0
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as lines:
+        with io.TextIOWrapper(opened(path), "utf-8-sig", "surrogateescape") as lines:
             for found in _READERS[rules](enumerate(lines, start=1)):
                 reached = found.line
                 yield found
@@ -216,5 +221,4 @@ def _read_as_the_reference(lines: Iterable[Numbered]) -> Iterator[Found]:
         number += piece.count("\n")
 
 
-_OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open}
 _READERS = {Rules.MENDED: _read, Rules.REFERENCE: _read_as_the_reference}

@@ -9,10 +9,10 @@ from r1_router.benchmarks import Benchmark
 from r1_router.datasets.places import State, pictures_folder, read_rows
 from r1_router.errors import DataError
 from r1_router.files import write_atomically
+from r1_router.pictures import is_picture
 
 MAX_BYTES = 50_000_000
 """A larger file is no question's picture."""
-_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 _HEAD = 12
 
 
@@ -63,8 +63,3 @@ def pictures_of(questions: Path, benchmark: Benchmark) -> Pictures:
     rows = read_rows(questions, benchmark)
     asked = tuple((row["question"], picture) for row in rows if (picture := benchmark.image_path(row)))
     return Pictures(pictures_folder(questions.parent, benchmark), asked)
-
-
-def is_picture(head: bytes) -> bool:
-    """Whether bytes start as JPEG, PNG, GIF, BMP, TIFF or WebP do; a page that says "not found" does not."""
-    return head.startswith(_SIGNATURES) or (head.startswith(b"RIFF") and head[8:12] == b"WEBP")

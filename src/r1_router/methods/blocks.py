@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from r1_router.errors import PromptTooLong
+from r1_router.errors import KnowledgeBaseDown, PromptTooLong
 from r1_router.prompts import (
     PromptSet,
     answer_messages,
@@ -121,9 +121,13 @@ class Work:
                 return reply.text
 
     async def search(self, source: Source, query: Query) -> list[Passage]:
-        """The passages of one source, best first."""
+        """The passages of one source, best first; none, which is counted, where its knowledge base is down."""
         self._count(retrievals=1)
-        return await self.retrievers[source].search(query, self.settings.retrieved)
+        try:
+            return await self.retrievers[source].search(query, self.settings.retrieved)
+        except KnowledgeBaseDown:
+            self._count(unanswered=1)
+            return []
 
     def note_malformed(self) -> None:
         """Count one reply that broke the grammar."""
@@ -182,7 +186,8 @@ async def searched(work: Work, plan: Plan) -> Step:
     """The plan's step with its passages; whoever watches is shown the plan first."""
     work.tell(Step(plan))
     step = Step(plan, await gather(work, plan))
-    work.tell(step)
+    if step.passages:
+        work.tell(step)
     return step
 
 

@@ -1,37 +1,55 @@
-"""Builds a knowledge-base folder from a passages file: resumed where it was cut short, swapped in only when whole."""
+"""Builds a knowledge-base folder from passages: resumed where it was cut short, swapped in only when whole."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from r1_router.errors import DataError, KnowledgeBaseError
+from r1_router.errors import ConfigError, KnowledgeBaseError
 from r1_router.files import held, write_atomically
-from r1_router.retrieval.dense import build_dense, save_dense
-from r1_router.retrieval.lexical import SETTINGS, build_lexical, lexical_text
+from r1_router.retrieval.dense import build_dense, make_index
+from r1_router.retrieval.embedding import DTYPES, Progress, embed_shards, open_job, open_vectors
+from r1_router.retrieval.inputs import checksums, passage_files
+from r1_router.retrieval.lexical import build_lexical, lexical_settings, lexical_text
 from r1_router.retrieval.manifest import (
     DENSE,
     LEXICAL,
     MANIFEST,
     PASSAGES,
+    IndexSettings,
     Inputs,
     read_manifest,
     write_manifest,
 )
-from r1_router.retrieval.store import PassageStore, Row, check_passages, open_store
-from r1_router.retrieval.vectors import PassageEncoder, Vectors
-from r1_router.types import Query, Source
+from r1_router.retrieval.store import PassageStore, open_store
+from r1_router.retrieval.vectors import PassageEncoder
+from r1_router.types import Source
 
-Progress = Callable[[int, int], None]
-CHUNK = 256  # passages encoded between two writes: what a killed build loses at most
-VECTORS = "vectors.f32"
 INPUTS = "inputs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a knowledge base is made: its index, and whether BM25 is beside it, by the stems of a `language` if given.
+
+    `vectors` is a folder that keeps the vectors, for other indexes later, or that has them from `r1-router index embed`
+    or `src/bge_embedding.py`; without one they are dropped once they are indexed.
+    """
+
+    index: IndexSettings = field(default_factory=IndexSettings)
+    lexical: bool = True
+    vectors: Path | None = None
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.index.dtype not in DTYPES:
+            raise ConfigError(f"dtype: vectors are kept as {' or '.join(DTYPES)}, found {self.index.dtype!r}.")
+        if self.index.shard_rows is not None and self.index.shard_rows < 1:
+            raise ConfigError(f"shard_rows: a file of {self.index.shard_rows} rows holds nothing; give 1 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,63 +68,62 @@ def build(
     encoder: PassageEncoder,
     *,
     image_root: Path | None = None,
+    making: Making = Making(),
     progress: Progress = lambda done, total: None,
 ) -> Built:
-    """Encode and index `passages` (a world's `kb/*.jsonl`) into `folder`, unless that was made from the same inputs.
+    """Encode and index `passages` (a JSONL file, or a corpus) into `folder`, unless that was made from the same inputs.
 
     Image paths are taken from `image_root`, by default the world folder (two up from the file). `progress` is called
     with the passages encoded and their number. A build that is cut short goes on where it was; the folder of before
     stays in use until the new one is whole. Raises DataError naming the line of a bad passage, KnowledgeBaseError for
     a `folder` with other files in it.
     """
-    store = open_store(passages)
+    make_index(making.index.factory, encoder.dim)  # a misspelt one is found before hours of encoding
     root = image_root or passages.resolve().parents[1]
-    inputs = _inputs(store, source, encoder, root)
     with held(folder.with_name(f".{folder.name}.lock")):
-        if _is_current(folder, inputs):
-            return Built(folder, len(store), reused=True)
+        inputs = _inputs(passage_files(passages), source, encoder, root, making.language)
+        if (rows := _current_rows(folder, inputs, making)) is not None:
+            return Built(folder, rows, reused=True)
         _require_replaceable(folder)
-        check_passages(store)
-        part = _part_folder(folder, inputs)
-        _encode_missing(store, encoder, part / VECTORS, root, progress)
-        whole = _index(store, encoder.dim, part)
-        write_manifest(whole, inputs, len(store))
-        _swap_in(whole, folder)
+        part = _part_folder(folder, inputs, making)
+        kept = making.vectors or part / "vectors"
+        sums = inputs.passages_sha256, inputs.images_sha256
+        job = open_job(passages, kept, encoder, image_root=root, dtype=making.index.dtype, sums=sums)
+        embed_shards(job, encoder, progress)
+        vectors = open_vectors(job)
+        _place_passages(kept, part / "whole")
+        build_dense(vectors, encoder.dim, making.index, part / "whole", part)
+        if making.lexical:
+            _write_lexical(open_store(kept / PASSAGES), part, making.language)
+        write_manifest(part / "whole", inputs, job.rows, making.index)
+        _swap_in(part / "whole", folder)
         shutil.rmtree(part)
-    return Built(folder, len(store), reused=False)
+    return Built(folder, job.rows, reused=False)
 
 
-def _inputs(store: PassageStore, source: Source, encoder: PassageEncoder, root: Path) -> Inputs:
-    images = hashlib.sha256()
-    for row in store:
-        if path := _image_path(row, root):
-            images.update(hashlib.sha256(path.read_bytes()).digest())
+def _inputs(
+    files: Sequence[Path], source: Source, encoder: PassageEncoder, root: Path, language: str | None
+) -> Inputs:
+    passages, images = checksums(files, root)
     return Inputs(
         source=source.name,
         tag=source.tag,
         encoder=dict(encoder.settings),
-        lexical=SETTINGS,
+        lexical=lexical_settings(language),
         dim=encoder.dim,
-        passages_sha256=store.sha256,
-        images_sha256=images.hexdigest(),
+        passages_sha256=passages,
+        images_sha256=images,
     )
 
 
-def _image_path(row: Row, root: Path) -> Path | None:
-    """The passage's picture, checked to be a file inside `root`."""
-    if not row.get("image"):
-        return None
-    path = (root / row["image"]).resolve()
-    if not path.is_relative_to(root.resolve()) or not path.is_file():
-        raise DataError(f"Passage {row['id']!r}: no image {row['image']!r} inside {root}. Give its folder: image_root.")
-    return path
-
-
-def _is_current(folder: Path, inputs: Inputs) -> bool:
+def _current_rows(folder: Path, inputs: Inputs, making: Making) -> int | None:
+    """The passages of the knowledge base that is there, None where it is to be built: missing, broken, or another."""
     try:
-        return read_manifest(folder).inputs == inputs
+        manifest = read_manifest(folder)
     except KnowledgeBaseError:
-        return False  # missing or broken: it is to be built
+        return None
+    fits = manifest.inputs == inputs and manifest.index == making.index
+    return manifest.rows if fits and (manifest.has_lexical or not making.lexical) else None
 
 
 def _require_replaceable(folder: Path) -> None:
@@ -118,47 +135,34 @@ def _require_replaceable(folder: Path) -> None:
         )
 
 
-def _part_folder(folder: Path, inputs: Inputs) -> Path:
+def _part_folder(folder: Path, inputs: Inputs, making: Making) -> Path:
     """The hidden folder beside `folder` to build in; what an earlier build of other inputs left there is cleared."""
     part = folder.with_name(f".{folder.name}.part")
-    wanted = json.dumps(asdict(inputs), sort_keys=True)
+    wanted = json.dumps({**asdict(inputs), "index": asdict(making.index)}, sort_keys=True)
     if part.exists() and not ((part / INPUTS).is_file() and (part / INPUTS).read_text(encoding="utf-8") == wanted):
         shutil.rmtree(part)
-    part.mkdir(parents=True, exist_ok=True)
+    (part / "whole").mkdir(parents=True, exist_ok=True)
     write_atomically(part / INPUTS, wanted)
     return part
 
 
-def _encode_missing(store: PassageStore, encoder: PassageEncoder, path: Path, root: Path, progress: Progress) -> None:
-    """Append the vectors of the passages that `path` does not hold yet, after cutting a torn last row."""
-    row_bytes = encoder.dim * np.dtype(np.float32).itemsize
-    with open(path, "ab") as file:
-        done = min(file.tell() // row_bytes, len(store))
-        file.truncate(done * row_bytes)
-        progress(done, len(store))
-        while done < len(store):
-            chunk = [_item(store[row], root) for row in range(done, min(done + CHUNK, len(store)))]
-            file.write(encoder.encode_passages(chunk).tobytes())
-            file.flush()
-            done += len(chunk)
-            progress(done, len(store))
+def _place_passages(kept: Path, whole: Path) -> None:
+    """Put the store into the folder: a second name of the same files, or a copy on another disk."""
+    for path in kept.glob(f"{Path(PASSAGES).stem}.*"):
+        (whole / path.name).unlink(missing_ok=True)
+        try:
+            os.link(path, whole / path.name)
+        except OSError:
+            shutil.copyfile(path, whole / path.name)
 
 
-def _item(row: Row, root: Path) -> Query:
-    path = _image_path(row, root)
-    return Query(row["text"], str(path) if path else None)
-
-
-def _index(store: PassageStore, dim: int, part: Path) -> Path:
-    """Write the served files into a folder of their own inside `part`, so that a kill here costs no vectors."""
-    whole = part / "whole"
-    shutil.rmtree(whole, ignore_errors=True)
-    whole.mkdir()
-    vectors: Vectors = np.memmap(part / VECTORS, dtype=np.float32, mode="r", shape=(len(store), dim))
-    save_dense(build_dense(vectors), whole / DENSE)
-    build_lexical(lexical_text(row["title"], row["text"]) for row in store).save(whole / LEXICAL)
-    shutil.copyfile(store.path, whole / PASSAGES)
-    return whole
+def _write_lexical(store: PassageStore, part: Path, language: str | None) -> None:
+    if (part / "whole" / LEXICAL).exists():
+        return
+    shutil.rmtree(part / LEXICAL, ignore_errors=True)
+    texts = (lexical_text(row["title"], row["text"]) for row in store)
+    build_lexical(texts, language).save(part / LEXICAL)
+    (part / LEXICAL).rename(part / "whole" / LEXICAL)
 
 
 def _swap_in(whole: Path, folder: Path) -> None:

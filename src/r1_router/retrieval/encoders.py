@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from r1_router.dtypes import torch_dtype
 from r1_router.errors import ConfigError, MissingDependency
 from r1_router.retrieval.vectors import PassageEncoder, Vectors, unit_rows, weights_fingerprint
 from r1_router.types import Query
@@ -19,45 +20,69 @@ INSTALL = "pip install sentence-transformers"
 class SentenceEncoder:
     """A sentence-transformers model from a folder or a hub name: all-MiniLM-L6-v2, BAAI/bge-m3 and their like.
 
-    Texts are cut at `max_tokens` (256 in the reference), or earlier where the model takes fewer. An item's image is
-    not looked at. Raises ConfigError where no such model can be loaded.
+    Texts are cut at `max_tokens` (256 in the reference), or earlier where the model takes fewer. `pooling` (cls, mean,
+    lasttoken, ..) is for a plain transformers model, or in place of the model's own. `query_prompt` and
+    `passage_prompt` are put before the texts; None: the model's own, if it has one. An item's image is not looked at.
+    Raises ConfigError where no such model can be loaded.
     """
 
     def __init__(
-        self, model: str | Path, *, max_tokens: int = 256, batch_size: int = 32, device: str | None = None
+        self,
+        model: str | Path,
+        *,
+        max_tokens: int = 256,
+        batch_size: int = 32,
+        device: str | None = None,
+        dtype: str = "float32",
+        pooling: str | None = None,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
     ) -> None:
-        self._model = _load_sentence_model(str(model), device)
+        self._model = _load_sentence_model(str(model), device, pooling)
         self._model.max_seq_length = min(max_tokens, self._model.max_seq_length or max_tokens)
         self._batch_size = batch_size
+        self._query_prompt, self._passage_prompt = query_prompt, passage_prompt
         self._lock = Lock()  # a fast tokenizer cannot be used by two threads, and several knowledge bases may share one
         self.dim: int = self._model.get_embedding_dimension()
         self.settings: dict[str, Any] = {
             "encoder": "sentence",
             "max_tokens": self._model.max_seq_length,
             "modules": [type(module).__name__ for module in self._model],
-            "weights": weights_fingerprint(self._model),
+            "weights": weights_fingerprint(self._model),  # in full precision: any dtype searches what another has made
         }
+        asked = {"pooling": pooling, "passage_prompt": passage_prompt}
+        self.settings |= {key: value for key, value in asked.items() if value is not None}
+        self._model.to(torch_dtype(dtype, self._model.device.type))
 
     def encode(self, items: Sequence[Query]) -> Vectors:
-        """Unit rows, float32 of shape (len(items), dim); the model sorts by length, so any order is fast."""
+        """Unit rows for queries, float32 of shape (len(items), dim); sorted by length inside, so any order is fast."""
+        return self._vectors(items, self._model.encode_query, self._query_prompt)
+
+    def encode_passages(self, items: Sequence[Query]) -> Vectors:
+        """Unit rows for passages, float32 of shape (len(items), dim); the same as queries' but for the prompt."""
+        return self._vectors(items, self._model.encode_document, self._passage_prompt)
+
+    def _vectors(self, items: Sequence[Query], encode: Callable[..., Any], prompt: str | None) -> Vectors:
         if not items:
             return np.zeros((0, self.dim), dtype=np.float32)
         texts = [item.text for item in items]
         with self._lock:
-            return unit_rows(self._model.encode(texts, batch_size=self._batch_size, show_progress_bar=False))
-
-    def encode_passages(self, items: Sequence[Query]) -> Vectors:
-        """The same as `encode`: these models treat passages as they treat queries."""
-        return self.encode(items)
+            rows = encode(texts, prompt=prompt, batch_size=self._batch_size, show_progress_bar=False)
+        return unit_rows(rows.astype(np.float32))
 
 
-def _load_sentence_model(model: str, device: str | None) -> Any:
+def _load_sentence_model(model: str, device: str | None, pooling: str | None) -> Any:
     try:
         from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     except ImportError as error:
         raise MissingDependency(f"The text encoder needs sentence-transformers: {INSTALL}") from error
     try:
-        return SentenceTransformer(model, device=device, trust_remote_code=False)
+        if pooling is None:
+            return SentenceTransformer(model, device=device, trust_remote_code=False)
+        transformer = Transformer(model)
+        pooled = Pooling(transformer.get_embedding_dimension(), pooling)
+        return SentenceTransformer(modules=[transformer, pooled, Normalize()], device=device)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"No sentence-transformers model at {model!r} ({error}). Give a folder that holds one, or a hub name "

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from r1_router.errors import ConfigError, DataError, MissingDependency
+from r1_router.pictures import open_picture
 from r1_router.retrieval.plain_background import straightened
 from r1_router.retrieval.vectors import Vectors, unit_rows, weights_fingerprint
 from r1_router.types import Query
@@ -55,7 +56,7 @@ class EfficientNetEncoder:
         """Unit rows for queries, float32 of shape (len(items), dim)."""
         images, weights = [], []
         for item in items:
-            image = open_image(_path(item))
+            image = open_picture(_path(item))
             flat = straightened(image, INPUT_SIZE)
             images.append(flat or image)
             weights.append(STRAIGHTENED_WEIGHTS if flat else PHOTOGRAPH_WEIGHTS)
@@ -63,7 +64,7 @@ class EfficientNetEncoder:
 
     def encode_passages(self, items: Sequence[Query]) -> Vectors:
         """Unit rows for stored pictures, float32 of shape (len(items), dim)."""
-        return self._vectors([open_image(_path(item)) for item in items], [PASSAGE_WEIGHTS] * len(items))
+        return self._vectors([open_picture(_path(item)) for item in items], [PASSAGE_WEIGHTS] * len(items))
 
     def _vectors(self, images: Sequence[Image.Image], weights: Sequence[tuple[float, float]]) -> Vectors:
         if not images:
@@ -97,18 +98,6 @@ def colour_grid(image: Image.Image) -> NDArray[np.float32]:
     chroma = cells - brightness
     chroma = chroma / max(float(np.percentile(np.abs(chroma), 98)), 0.1)
     return (brightness - 0.5 + CHROMA_WEIGHT * chroma).ravel()
-
-
-def open_image(path: str | Path) -> Image.Image:
-    """The picture as RGB, transparent parts on white; raises DataError where there is none to be read."""
-    try:
-        with Image.open(path) as image:
-            if image.has_transparency_data:
-                rgba = image.convert("RGBA")
-                return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-            return image.convert("RGB")
-    except (OSError, Image.DecompressionBombError) as error:
-        raise DataError(f"Cannot read the image {path}: {error}. Check the path, or replace the file.") from error
 
 
 def _path(item: Query) -> str:

@@ -13,7 +13,7 @@ from r1_router.batcher import Batcher
 from r1_router.errors import DataError, KnowledgeBaseError
 from r1_router.retrieval.dense import load_dense
 from r1_router.retrieval.lexical import LexicalIndex, load_lexical
-from r1_router.retrieval.manifest import DENSE, LEXICAL, PASSAGES, REBUILD, Inputs, read_manifest
+from r1_router.retrieval.manifest import LEXICAL, PASSAGES, REBUILD, Inputs, read_manifest
 from r1_router.retrieval.store import PassageStore, open_store
 from r1_router.retrieval.vectors import PassageEncoder
 from r1_router.types import Passage, Query, Source
@@ -73,7 +73,7 @@ class KnowledgeBase:
         assert self._lexical is not None
         lexical = self._lexical.scores(query.text)
         best = np.argpartition(-lexical, len(dense_rows) - 1)[: len(dense_rows)]
-        rows = np.union1d(dense_rows, best[lexical[best] > 0])
+        rows = np.union1d(dense_rows[dense_rows >= 0], best[lexical[best] > 0])
         cosine = self._index.reconstruct_batch(rows) @ vector
         weight = self._lexical_weight
         fused = (1 - weight) * cosine + weight * lexical[rows] / max(float(lexical.max()), 1e-9)
@@ -81,7 +81,8 @@ class KnowledgeBase:
         return rows[order], fused[order]
 
     def _passages(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[Passage]:
-        found = ((self._store[row], score) for row, score in zip(rows, scores, strict=True))
+        """The passages of these rows; an index that found fewer filled up with -1."""
+        found = ((self._store[row], score) for row, score in zip(rows, scores, strict=True) if row >= 0)
         return [Passage(row["id"], row["text"], float(score), self.source) for row, score in found]
 
     def _answer(self, asked: list[tuple[Query, int]]) -> list[list[Passage] | Exception]:
@@ -94,20 +95,30 @@ class KnowledgeBase:
 
 
 def load(
-    folder: Path, source: Source, encoder: PassageEncoder, *, lexical_weight: float = 0.0, max_batch: int = 64
+    folder: Path,
+    source: Source,
+    encoder: PassageEncoder,
+    *,
+    lexical_weight: float = 0.0,
+    max_batch: int = 64,
+    mmap: bool = False,
+    search: str = "",
+    gpu: bool = False,
 ) -> KnowledgeBase:
-    """Open the knowledge base in `folder`, for queries by `encoder`.
+    """Open the knowledge base in `folder`, for queries by `encoder`; `mmap`, `search`, `gpu` are `load_dense`'s.
 
     Raises KnowledgeBaseError where the folder is missing, half written, changed since, or made for another source or
     by another encoder.
     """
     manifest = read_manifest(folder)
     _check_inputs(folder, manifest.inputs, source, encoder)
+    if lexical_weight > 0 and not manifest.has_lexical:
+        raise KnowledgeBaseError(f"{folder} was built without a lexical index, as lexical_weight was 0. {REBUILD}")
     store = open_store(folder / PASSAGES)
-    index = load_dense(folder / DENSE)
+    index = load_dense([folder / name for name in manifest.dense_files], mmap=mmap, search=search, gpu=gpu)
     if (index.ntotal, index.d, len(store)) != (manifest.rows, encoder.dim, manifest.rows):
         found = f"{index.ntotal} rows of {index.d} for {len(store)} passages"
-        raise KnowledgeBaseError(f"{folder / DENSE} has {found}, expected {manifest.rows} of {encoder.dim}. {REBUILD}")
+        raise KnowledgeBaseError(f"The index in {folder} has {found}, not {manifest.rows} of {encoder.dim}. {REBUILD}")
     lexical = load_lexical(folder / LEXICAL) if lexical_weight > 0 else None
     return KnowledgeBase(
         source, store, encoder, index, lexical=lexical, lexical_weight=lexical_weight, max_batch=max_batch

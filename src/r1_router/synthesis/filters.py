@@ -46,7 +46,7 @@ def apply(trajectories: Iterable[Trajectory], filters: Sequence[Filter], most: i
     kept: list[Trajectory] = []
     dropped: Counter[str] = Counter()
     for trajectory in trajectories:
-        failed = next((one.name for one in filters if not one.keeps(trajectory)), None)
+        failed = first_failed(trajectory, filters)
         if failed is None and most is not None and len(kept) == most:
             failed = "beyond the limit"
         if failed is None:
@@ -54,6 +54,11 @@ def apply(trajectories: Iterable[Trajectory], filters: Sequence[Filter], most: i
         else:
             dropped[failed] += 1
     return Filtered(tuple(kept), dropped)
+
+
+def first_failed(trajectory: Trajectory, filters: Iterable[Filter]) -> str | None:
+    """The name of the first filter that drops the trajectory; None where all keep it."""
+    return next((one.name for one in filters if not one.keeps(trajectory)), None)
 
 
 def answers_rightly(trajectory: Trajectory) -> bool:
@@ -94,6 +99,11 @@ def asks_one_source_at_a_time(trajectory: Trajectory) -> bool:
     return all(step.plan.stops or len(step.plan.sources) == 1 for step in trajectory.steps)
 
 
+def _needs_a_teacher(trajectory: Trajectory) -> bool:
+    """Stands in for the filter that `r1_router.synthesis.needed` makes of a teacher's answers."""
+    raise ConfigError(f"--filter: {NEEDED} asks the teacher again, as `r1-router synthesize` does where it is listed.")
+
+
 def _queries(trajectory: Trajectory) -> list[str]:
     return [_words(step.plan.query) for step in trajectory.steps if not step.plan.stops]
 
@@ -103,6 +113,7 @@ def _words(text: str) -> str:
 
 
 PUBLISHED = "recall"
+NEEDED = "needed"
 FILTERS = {
     one.name: one
     for one in (
@@ -112,6 +123,7 @@ FILTERS = {
         Filter("distinct", asks_no_question_twice, "no sub-question is asked twice"),
         Filter("decomposed", decomposes, "no sub-question is the origin question"),
         Filter("committed", commits_itself, "the final answer is no list of alternatives"),
+        Filter(NEEDED, _needs_a_teacher, "without any of its retrievals the answer is not right"),
     )
 }
-"""Every filter by name, the published one first."""
+"""Every filter by name, the published one first, the one that costs calls last."""

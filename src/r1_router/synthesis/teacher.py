@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from r1_router.methods import Settings
 from r1_router.methods.blocks import Work, history, parsed_reply, searched, shown
@@ -22,15 +21,19 @@ TRIES = 2
 _RAW_NAMES = re.compile(r"<sub-question>(.*?)</sub-question>.*?<ret>(.*?)</ret>", re.DOTALL)
 
 
-def teacher(settings: Settings) -> Method:
-    """The routed loop for step data; a trajectory without an answer was dropped (see `dropped`)."""
+def teacher(settings: Settings, *, thought_opened: bool = False) -> Method:
+    """The routed loop for step data; a trajectory without an answer was dropped (see `dropped`).
+
+    With `thought_opened` a plan starts inside its thought: the chat template has opened it.
+    """
+    opening = "<think>" if thought_opened else ""
 
     async def run(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         work, sources = Work(question, llm, retrievers, settings), tuple(retrievers)
         steps: list[Step] = []
         while len(steps) < settings.max_steps and not (steps and steps[-1].plan.stops):
             messages = route_messages(settings.prompts, work.read, history(steps), sources)
-            plan = await parsed_reply(work, messages, partial(parse_teacher_plan, sources=sources), TRIES)
+            plan = await parsed_reply(work, messages, lambda reply: parse_teacher_plan(opening + reply, sources), TRIES)
             if plan is None:
                 return work.pause(steps)
             if plan.stops:

@@ -7,6 +7,7 @@ dx = dy (W + s B A), dA = s (dy B)^T x, dB = s dy^T (x A^T).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -51,3 +52,17 @@ def merge_in_forward(model: PeftModel) -> None:
     for module in model.modules():
         if type(module) is Linear:
             module.__class__ = MergedLoraLinear
+
+
+@torch.no_grad()
+def merged_weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The weights that training changes, as the plain model has them: name and value, adapters merged in."""
+    if not isinstance(model, PeftModel):
+        yield from model.named_parameters()
+        return
+    for name, module in model.get_base_model().named_modules():
+        if isinstance(module, Linear):
+            (adapter,) = module.active_adapters
+            weight = module.base_layer.weight
+            a, b = (side[adapter].weight.to(weight.dtype) for side in (module.lora_A, module.lora_B))
+            yield f"{name}.weight", torch.addmm(weight, b, a, alpha=module.scaling[adapter])

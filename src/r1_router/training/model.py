@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from r1_router.dtypes import torch_dtype
 from r1_router.errors import ConfigError
+from r1_router.llm.vision import sees_images
 from r1_router.training.attention import GROUPED, register_attention
 from r1_router.training.checkpoint import replace
 from r1_router.training.data import Batch
@@ -22,6 +30,9 @@ from r1_router.training.merged_lora import merge_in_forward
 
 if TYPE_CHECKING:
     from r1_router.training.sft import SftConfig
+
+VISION = r".*\bvisual\b.*"
+"""The modules of a model's part for images."""
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -34,27 +45,62 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def load_processor(folder: Path) -> Any:
+    """What makes token ids of chats: a tokenizer, with an image processor beside it for a model that sees."""
+    tokenizer = load_tokenizer(folder)
+    if not sees_images(folder):
+        return tokenizer
+    from r1_router.training.vision import load_still_processor
+
+    return load_still_processor(folder)
+
+
 def load_model(config: SftConfig) -> PeftModel:
-    """Frozen weights in `config.dtype`, with float32 LoRA matrices on every linear layer but the head."""
+    """Frozen weights in `config.dtype`, with float32 LoRA matrices on every linear layer but the head.
+
+    Of a model that sees the part for images stays as it is.
+    """
+    torch.manual_seed(config.seed)
+    base = load_base(config.model, torch_dtype(config.dtype))
+    base.config.use_cache = False
+    model = fresh_adapter(base, config.rank, config.alpha)
+    if config.compile:
+        for layer in base.get_decoder().layers:  # each by itself: the code is the same, so it is compiled once
+            layer.compile(dynamic=True)
+    return model
+
+
+def load_base(folder: Path, dtype: torch.dtype, *, fast: bool = True) -> PreTrainedModel:
+    """The model of a folder, to be trained; if `fast`, a text model has the attention made for training on a CPU."""
     keep_freed_memory()
     register_attention()
-    torch.manual_seed(config.seed)
-    dtype = torch_dtype(config.dtype)
-    base = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype, attn_implementation=GROUPED)
-    base.config.use_cache = False
-    lora = LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    return load_plain(folder, dtype, GROUPED if fast and not sees_images(folder) else "sdpa")
+
+
+def load_plain(folder: Path, dtype: torch.dtype, attention: str = "sdpa") -> PreTrainedModel:
+    """The model of a folder, whether it sees images or not."""
+    kind = AutoModelForImageTextToText if sees_images(folder) else AutoModelForCausalLM
+    return kind.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+
+
+def fresh_adapter(base: PreTrainedModel, rank: int, alpha: int) -> PeftModel:
+    """The model with new matrices, in the merged form."""
+    lora = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules="all-linear",
+        exclude_modules=VISION if hasattr(base.config, "vision_config") else None,
+        task_type="CAUSAL_LM",
+    )
     model = get_peft_model(base, lora)
     merge_in_forward(model)
-    if config.compile:
-        for layer in base.base_model.layers:  # each by itself: the code is the same, so it is compiled once
-            layer.compile(dynamic=True)
     return model
 
 
 def completion_loss(model: PeftModel, batch: Batch) -> Tensor:
     """Mean cross-entropy of the completion tokens; only their hidden states go through the head."""
     causal = model.get_base_model()
-    hidden = causal.base_model(input_ids=batch.ids).last_hidden_state
+    hidden = causal.base_model(input_ids=batch.ids, **batch.seen).last_hidden_state
     logits = causal.get_output_embeddings()(hidden[batch.rows, batch.columns])
     return cross_entropy(logits.float(), batch.targets)
 
@@ -65,7 +111,7 @@ def save_adapter(model: PeftModel, folder: Path) -> None:
     tensors = {key: value.half().contiguous() for key, value in get_peft_model_state_dict(model).items()}
     save_file(tensors, partial, {"format": "pt"})
     replace(partial, folder / "adapter_model.safetensors")
-    lora = model.peft_config["default"]
+    lora = copy(model.peft_config["default"])
     lora.base_model_name_or_path = Path(lora.base_model_name_or_path).name
     lora.target_modules = sorted(lora.target_modules)
     lora.inference_mode = True

@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 from r1_router import jsonl
 from r1_router.files import sha256_of, write_atomically
-from r1_router.training.data import Batch, Example, epoch_batches, load_examples, pad
+from r1_router.training.data import Batch, Example, epoch_batches, load_examples, pad, with_pictures
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
 
 CHECKPOINT, LOG, CARD = "checkpoint.safetensors", "training_log.jsonl", "card.json"
+PAD_ID = 0
+"""Which token pads is of no account: no token sees one."""
 NOT_IN_DIGEST = ("model", "data", "output", "checkpoint_steps", "max_minutes", "command")
 """Settings that do not change the result, and paths: digests of the model's weights and of the data stand for them."""
 
@@ -84,14 +86,14 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     import torch
 
     from r1_router.training import checkpoint
-    from r1_router.training.model import load_model, load_tokenizer, save_adapter
+    from r1_router.training.model import load_model, load_processor, save_adapter
 
     run = run_digest(config)
     if card := finished_card(config):
         return card
     config.output.mkdir(parents=True, exist_ok=True)
-    tokenizer = load_tokenizer(config.model)
-    examples, dropped = load_examples(config.data, tokenizer, config.max_length)
+    processor = load_processor(config.model)
+    examples, dropped = load_examples(config.data, processor, config.max_length)
     batches = plan_batches(config, examples)
     model = load_model(config)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -101,7 +103,8 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     log = _rewound_log(config.output / LOG, progress.step)
     started = time.monotonic() - progress.seconds
     while progress.step < len(batches) and progress.seconds < config.max_minutes * 60:
-        batch = pad([examples[index] for index in batches[progress.step]], tokenizer.eos_token_id)
+        chosen = [examples[index] for index in batches[progress.step]]
+        batch = with_pictures(pad(chosen, PAD_ID), chosen, processor)
         rate = learning_rate(config, progress.step, len(batches))
         loss = _optimise(model, batch, optimizer, rate, config.max_norm)
         progress = checkpoint.Progress(run, progress.step + 1, time.monotonic() - started)

@@ -1,0 +1,1 @@
+"""Step-GRPO on one machine: step rows, sampled replies, step rewards, and TRL's optimisation of the policy."""

@@ -1,0 +1,133 @@
+"""The parts of a run put together: the model's processor, prompts that fit it, TRL's data, and the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Image, List, Value
+from transformers import PrinterCallback, ProcessorMixin
+
+from r1_router.dtypes import torch_dtype
+from r1_router.llm.transformers import unspeakable_ids
+from r1_router.training.grpo.batches import plan, repeated
+from r1_router.training.grpo.config import GrpoConfig
+from r1_router.training.grpo.model import load_policy
+from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit, read_prompts
+from r1_router.training.grpo.rewarding import StepRewards
+from r1_router.training.grpo.trainer import Hooks, StepGrpoTrainer, held_out_batch, passes, trl_settings, uses_vllm
+
+
+def fitting_prompts(config: GrpoConfig, processor: Any) -> tuple[Fitted, Fitted | None]:
+    """The prompts to train on and, if the config has them, the held-out ones; both fit in `max_prompt` tokens."""
+
+    def read(path: Path) -> Fitted:
+        sees = isinstance(processor, ProcessorMixin)
+        prompts = read_prompts(path, step_types=config.step_types, sees_images=sees)
+        return fit(prompts, lambda prompt: _length(processor, prompt), config.max_prompt, shorten=config.shorten)
+
+    return read(config.data), read(config.held_out) if config.held_out else None
+
+
+def build_trainer(
+    config: GrpoConfig,
+    rewards: StepRewards,
+    processor: Any,
+    prompts: tuple[Sequence[StepPrompt], Sequence[StepPrompt]],
+    hooks: Hooks,
+    folder: Path,
+    *,
+    device: str,
+    resumed: bool,
+) -> StepGrpoTrainer:
+    """TRL's trainer over these prompts, quiet, with `folder` for its checkpoints."""
+    vision = isinstance(processor, ProcessorMixin)
+    training, held_out = prompts
+    trainer = StepGrpoTrainer(
+        step_config=config,
+        orders=(_train_order(config, training), _held_out_order(config, held_out)),
+        hooks=hooks,
+        model=load_policy(config, device),
+        reward_funcs=rewards,
+        args=trl_settings(config, folder, device, resumed=resumed),
+        train_dataset=as_dataset(training, vision),
+        eval_dataset=as_dataset(held_out, vision) if held_out else None,
+        processing_class=processor,
+        rollout_func=_rollouts(config, processor, device),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def as_dataset(prompts: Sequence[StepPrompt], vision: bool) -> Dataset:
+    """TRL's columns: the chat, the answer, the type of step, and pictures where the model sees them."""
+    features: dict[str, Any] = {
+        "prompt": List(_message(vision)),
+        "target": Value("string"),
+        "step_type": Value("string"),
+    }
+    rows: list[dict[str, Any]] = [
+        {"prompt": [_as_row(message, vision) for message in prompt.messages], "target": prompt.target,
+         "step_type": prompt.step_type, **({"images": list(prompt.images)} if vision else {})}
+        for prompt in prompts
+    ]  # fmt: skip
+    if vision:
+        features["images"] = List(Image())
+    return Dataset.from_list(rows, features=Features(features))
+
+
+def special_ids(processor: Any) -> set[int]:
+    """The ids that are no text."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    return unspeakable_ids(tokenizer, len(tokenizer))
+
+
+def _message(vision: bool) -> dict[str, Any]:
+    content = List({"type": Value("string"), "text": Value("string")}) if vision else Value("string")
+    return {"role": Value("string"), "content": content}
+
+
+def _as_row(message: dict[str, Any], vision: bool) -> dict[str, Any]:
+    content = message["content"]
+    if vision and isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if vision:
+        content = [{"type": part["type"], "text": part.get("text")} for part in content]
+    return {"role": message["role"], "content": content}
+
+
+def _rollouts(config: GrpoConfig, processor: Any, device: str) -> Any:
+    """This package's decoder for text models, unless another engine is asked for; None: TRL's own."""
+    own = config.engine == "decoder" or (config.engine == "auto" and not uses_vllm(config, device))
+    if not own or isinstance(processor, ProcessorMixin):
+        return None
+    from r1_router.training.grpo.rollouts import Rollouts
+
+    return Rollouts(config.model, processor, torch_dtype(config.dtype, device), device)
+
+
+def _train_order(config: GrpoConfig, prompts: Sequence[StepPrompt]) -> list[int]:
+    """A loader's batch is the prompts of one rollout; TRL takes it once for every pass that uses it."""
+    rollouts = -(-config.updates // config.updates_per_rollout)
+    size = config.prompts * config.updates_per_rollout
+    batches = plan(prompts, size, rollouts, seed=config.seed, keep_together=config.keep_together)
+    return repeated(batches, config.group, passes(config) * config.updates_per_rollout)
+
+
+def _held_out_order(config: GrpoConfig, prompts: Sequence[StepPrompt]) -> list[int]:
+    """The same prompts at every evaluation: `held_out_prompts` of them, each sampled once."""
+    if not prompts:
+        return []
+    size = held_out_batch(config)
+    batches = plan(prompts, size, -(-config.held_out_prompts // size), seed=config.seed)
+    return [index for batch in batches for index in batch]
+
+
+def _length(processor: Any, prompt: StepPrompt) -> int:
+    """Tokens of the prompt as the model is asked it, pictures included."""
+    encoded = processor.apply_chat_template(
+        list(prompt.messages), tokenize=True, add_generation_prompt=True, return_dict=True
+    )
+    ids = encoded["input_ids"]
+    return len(ids[0] if isinstance(ids[0], list) else ids)

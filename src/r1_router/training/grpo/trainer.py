@@ -1,0 +1,188 @@
+"""TRL's trainer, with prompts in planned batches, packed groups on a CPU, and gradients that are looked at first."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+from trl import GRPOConfig, GRPOTrainer
+
+from r1_router.training.grpo.config import GrpoConfig
+from r1_router.training.grpo.packing import packed_log_probs
+from r1_router.training.grpo.watchdogs import SKIPPED
+
+Order = Sequence[int]
+"""Indices of prompts, in the order that the loader takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """`judge(model, step, measures)` is called when the held-out steps are measured, `mark(folder)` for a checkpoint
+    that is whole."""
+
+    judge: Callable[[Any, int, Mapping[str, float]], None]
+    mark: Callable[[Path], None]
+
+
+class StepGrpoTrainer(GRPOTrainer):
+    """`orders` are those of training and of the held-out steps."""
+
+    _buffered_inputs: Any  # TRL's, declared for the type checker
+
+    def __init__(self, *, step_config: GrpoConfig, orders: tuple[Order, Order], hooks: Hooks, **options: Any) -> None:
+        self.step_config = step_config
+        self._train_order, self._held_out_order = orders
+        self._hooks = hooks
+        super().__init__(**options)
+
+    def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
+        return _Ordered(self._train_order)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int]:
+        return _Ordered(self._held_out_order)
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """TRL shuffles a sampled batch before it is cut into passes; here groups stay whole, to be packed."""
+        if not self._packs() or not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        passes = self.args.steps_per_generation
+        if self._step % passes == 0 or self._buffered_inputs is None:
+            made = self._generate_and_score_completions(generation_batch)
+            self._buffered_inputs = [_part(made, number, passes) for number in range(passes)]
+        return self._buffered_inputs[self._step % passes]
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **fields: Any
+    ) -> tuple[Tensor, Tensor | None, None]:
+        if not self._packs():
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, *args, **fields
+            )
+        return *packed_log_probs(model, input_ids, attention_mask, logits_to_keep, self.temperature), None
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Tensor:
+        """Groups without spread have no gradient, so where nothing else weighs on them they are not computed."""
+        if self._packs() and self.beta == 0 and not inputs["advantages"].any():
+            return sum(weight.sum() for weight in model.parameters() if weight.requires_grad) * 0.0
+        return super()._compute_loss(model, inputs)
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Gradients that are no numbers are dropped, so that the update changes nothing, and counted."""
+        norm = super()._clip_grad_norm(model)
+        finite = math.isfinite(float(norm))
+        self._metrics["train"][SKIPPED].append(0.0 if finite else 1.0)
+        if not finite:
+            model.zero_grad(set_to_none=True)
+        return norm
+
+    def prediction_step(self, model: Any, inputs: Any, *_: Any, **__: Any) -> tuple[Tensor, None, None]:
+        """Held-out steps are sampled and rewarded; a loss on them would say nothing."""
+        self._prepare_inputs(inputs)
+        return torch.zeros((), device=self.accelerator.device), None, None
+
+    def _evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
+        measures = super()._evaluate(*args, **options) if self.eval_dataset is not None else {}
+        self._hooks.judge(self.model, self.state.global_step, measures)
+        return measures
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self._hooks.mark(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """None: the run's own card says how it was made."""
+
+    def _packs(self) -> bool:
+        return self.accelerator.device.type == "cpu" and self.accelerator.num_processes == 1 and not self._is_vlm
+
+
+class _Ordered(Sampler[int]):
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def __iter__(self) -> Any:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+def trl_settings(config: GrpoConfig, folder: Path, device: str, *, resumed: bool) -> GRPOConfig:
+    """The run in TRL's words."""
+    accumulation = passes(config)
+    bf16 = not config.lora and config.dtype != "float32" and device == "cuda"
+    vllm = {"use_vllm": True, "vllm_mode": "colocate"} if uses_vllm(config, device) else {}
+    return GRPOConfig(
+        output_dir=str(folder),
+        max_steps=config.updates,
+        num_generations=config.group,
+        per_device_train_batch_size=config.group * config.groups_per_pass,
+        per_device_eval_batch_size=held_out_batch(config),
+        num_generations_eval=1,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=accumulation * config.updates_per_rollout,
+        max_completion_length=config.max_tokens,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        lr_scheduler_type=config.schedule,
+        beta=config.beta,
+        loss_type=config.loss,
+        epsilon=config.epsilon,
+        epsilon_high=config.epsilon_high,
+        scale_rewards=config.scale_rewards,
+        importance_sampling_level="sequence" if config.loss == "luspo" else "token",
+        mask_truncated_completions=config.mask_cut,
+        max_grad_norm=config.max_norm,
+        gradient_checkpointing=config.gradient_checkpointing,
+        bf16=bf16,
+        use_cpu=device == "cpu",
+        seed=config.seed,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=config.checkpoint_updates,
+        save_total_limit=2,
+        eval_on_start=bool(config.evaluate_updates) and not resumed,
+        report_to=_boards(),
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        **vllm,
+    )
+
+
+def passes(config: GrpoConfig) -> int:
+    """Passes of forward and backward in one update, on each of the processes that share it."""
+    return max(1, config.prompts // (config.groups_per_pass * int(os.environ.get("WORLD_SIZE", "1"))))
+
+
+def held_out_batch(config: GrpoConfig) -> int:
+    """Held-out prompts sampled at once: as many as there are, up to an update's replies."""
+    return min(config.held_out_prompts, config.group * config.prompts)
+
+
+def uses_vllm(config: GrpoConfig, device: str) -> bool:
+    """Whether vLLM samples the replies: where it is asked for, and by default on a GPU that has it."""
+    from importlib.util import find_spec
+
+    return config.engine == "vllm" or (config.engine == "auto" and device == "cuda" and find_spec("vllm") is not None)
+
+
+def _boards() -> str:
+    from importlib.util import find_spec
+
+    return "tensorboard" if find_spec("tensorboard") else "none"
+
+
+def _part(batch: dict[str, Any], number: int, parts: int) -> dict[str, Any]:
+    """One of equal parts of a batch's rows; what is no tensor of rows is the same for all."""
+    size = len(batch["advantages"]) // parts
+    rows = slice(number * size, (number + 1) * size)
+    return {key: value[rows] if isinstance(value, Tensor) and value.dim() else value for key, value in batch.items()}

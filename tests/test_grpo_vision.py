@@ -1,0 +1,91 @@
+"""Step-GRPO of a tiny random Qwen2.5-VL on rows with and without pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs the extra: pip install 'r1-router[train]'")
+pytest.importorskip("trl", reason="training needs the extra: pip install 'r1-router[train]'")
+
+from r1_router.training.grpo.assembly import as_dataset  # noqa: E402
+from r1_router.training.grpo.config import GrpoConfig  # noqa: E402
+from r1_router.training.grpo.prompts import read_prompts  # noqa: E402
+from r1_router.training.grpo.run import train  # noqa: E402
+from r1_router.training.model import load_processor  # noqa: E402
+from tiny_models import save_tiny_vision_model  # noqa: E402
+from tiny_policy import REPLIES, world  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes whole replies now and then, as single tokens of its own."""
+    from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+
+    folder = save_tiny_vision_model(tmp_path_factory.mktemp("vision"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(REPLIES)
+    tokenizer.save_pretrained(folder)
+    weights = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        weights.lm_head.weight[tokenizer.convert_tokens_to_ids(REPLIES)] *= 50
+    weights.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two trajectories with a picture and two without."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("rows")
+    Image.new("RGB", (56, 28), "red").save(folder / "flag.png")
+    rows = []
+    for images, mark in (([str(folder / "flag.png")], "<image>"), ([], "")):
+        route = {"query": "who", "retriever": ["text"]}
+        steps = [
+            {"step_type": "ret", "system": "plan", "problem": f"Origin question: x\n{mark}", "answer": route},
+            {"step_type": "ans", "system": "answer", "problem": f"Origin question: x y\n{mark}", "answer": ["peru"]},
+        ]
+        rows += [{"images": images, "steps": steps}] * 2
+    path = folder / "steps.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def config_of(model: Path, data: Path, output: Path, **settings: Any) -> GrpoConfig:
+    sizes = {"group": 4, "prompts": 2, "updates": 4, "max_tokens": 4, "rank": 2, "alpha": 4}
+    rest = {"held_out": data, "held_out_prompts": 4, "evaluate_updates": 4, "checkpoint_updates": 4}
+    return GrpoConfig(model, data, output, **{**sizes, **rest, **settings})
+
+
+def test_pictures_reach_the_data_and_rows_without_one_have_none(model: Path, data: Path) -> None:
+    prompts = read_prompts(data, step_types=("ret", "final"), sees_images=True)
+    rows = as_dataset(prompts, vision=True)
+    assert [len(row["images"]) for row in rows] == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert rows[0]["images"][0].size == (56, 28)
+    assert [part["type"] for part in rows[0]["prompt"][1]["content"]] == ["text", "image"]
+    assert load_processor(model).tokenizer.padding_side == "left"
+
+
+def test_a_vision_model_trains_on_both_kinds_of_rows(model: Path, data: Path, tmp_path: Path) -> None:
+    config = config_of(model, data, tmp_path / "out")
+    card = train(config, world())
+    rows = [json.loads(line) for line in (config.output / "log.jsonl").read_text().splitlines()]
+    assert card["updates"] == 4 and card["prompts"] == 8
+    assert [row["step"] for row in rows if "reward" in row] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows if "eval_reward" in row] == [0, 4]
+    assert sum(row["grad_norm"] > 0 for row in rows if "reward" in row) >= 2
+    assert (config.output / "adapter_model.safetensors").exists()
