@@ -33,7 +33,7 @@ from r1_router.retrieval.embedding import NOTE, Job, StoredVectors
 from r1_router.retrieval.index_bench import BATCH, K, made_up
 from r1_router.retrieval.manifest import IndexSettings
 
-CALLS = 5
+CALLS = 3
 SEED = 7
 
 
@@ -157,7 +157,10 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(dir=args.folder))
     try:
         make_vectors(folder, args.rows, args.dim)
-        measured = {part: in_process(part, folder) for part in PARTS}
+        measured = {}
+        for part in PARTS:
+            measured[part] = in_process(part, folder)
+            print(part, measured[part], file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(folder)
     table = Table("what", "load", "seconds", "beside raw FAISS", "peak MB", title=f"{args.rows:,} x {args.dim}, Flat")

@@ -21,8 +21,8 @@ from r1_router.retrieval.lexical import build_lexical, word_reader, words
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 LONGEST_NAME = 8  # words
-TABLES = 3  # of a question, whose rows are looked at
-TABLE_WEIGHT, COVERAGE_WEIGHT = 0.5, 3.0  # chosen on the learning half
+TABLES = 2  # of a question, whose rows are looked at
+TABLE_WEIGHT, COVERAGE_WEIGHT = 0.5, 6.0  # like TABLES chosen on the learning half
 BRACKETS = re.compile(r"\s*\([^()]*\)$")
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from r1_router import jsonl
 from r1_router.cli import app
+from r1_router.config import load_config
+from r1_router.deployment import Deployment
 from r1_router.hops import gold_hops
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings
 from r1_router.prompts import load_prompts
 from r1_router.records import question_from_json
 from r1_router.replies import BadReply
+from r1_router.sections import SynthesisSet
 from r1_router.synthesis.draws import Draw, Kind, Shelf, draw_all
 from r1_router.synthesis.generation import DROPPED, MADE, generator
 from r1_router.synthesis.written import Written, holds, parse_chained, parse_written
+from r1_router.synthesize import Synthesis, with_set
 from r1_router.types import IMAGE, TABLE, TEXT, Passage, Query, Source
 from teacher_server import HOP, QUESTION, Server, build_world, teaching
 from test_methods import GOOD_ANSWER, finished
@@ -185,13 +191,32 @@ def test_generated_questions_may_be_their_own_gold(config: Path, edit: Callable[
     assert drops["kept"] == drops["asked"] > 5
 
 
+def test_pictures_are_brought_beside_the_questions(server: Server, tmp_path: Path) -> None:
+    config = build_world(tmp_path, server.url)
+    rows = [{"id": f"image/{n}", "title": "t", "text": f"Velm{n:02}. A town", "image": f"{n}.png"} for n in range(6)]
+    jsonl.rewrite(tmp_path / "image.jsonl", rows)
+    for n in range(6):
+        (tmp_path / f"{n}.png").write_bytes(bytes([n]))
+    value = yaml.safe_load(config.read_text())
+    value["sources"][1] |= {"name": "text image retriever", "tag": "tir", "passages": "image.jsonl", "image_root": "."}
+    config.write_text(yaml.safe_dump(value | {"sources": value["sources"][1:]}))
+    shutil.rmtree(tmp_path / "indexes")
+    assert CliRunner().invoke(app, ["build", "--config", str(config)]).exit_code == 0
+    synthesis = Synthesis(Deployment(with_set(load_config(config), "seen", SynthesisSet(generate=20))))
+    synthesis.rollouts("seen")
+    made = list(jsonl.read(tmp_path / "runs" / "seen" / "seen.questions.jsonl"))
+    assert {row["question"] for row in made} == {"Which town is in the picture?"} and len(made) > 3
+    for row in made:
+        picture = tmp_path / "runs" / "seen" / row["image"]
+        assert picture.parent.name == "seen.questions.pictures"
+        assert picture.read_bytes() == bytes([int(row["hops"][0]["gold_ids"][0].removeprefix("image/"))])
+
+
 @pytest.fixture
 def edit() -> Callable[..., Path]:
     """Writes a config beside the given one, with sets of its own."""
 
     def edited(config: Path, sets: dict[str, Any]) -> Path:
-        import yaml
-
         value = yaml.safe_load(config.read_text()) | {"synthesis": {"out": "steps", "sets": sets}}
         path = config.with_name("edited.yaml")
         path.write_text(yaml.safe_dump(value))

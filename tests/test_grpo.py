@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -27,7 +28,9 @@ from r1_router.training.grpo.packing import PACK_TOKENS, packed_log_probs, packs
 from r1_router.training.grpo.prompts import StepPrompt, fit, read_prompts  # noqa: E402
 from r1_router.training.grpo.rewarding import StepRewards  # noqa: E402
 from r1_router.training.grpo.rollouts import Rollouts  # noqa: E402
+from r1_router.training.grpo.variation import under_other_names  # noqa: E402
 from r1_router.training.merged_lora import merged_weights  # noqa: E402
+from r1_router.training.swaps import Swapper  # noqa: E402
 from r1_router.types import Passage, Query  # noqa: E402
 from tiny_policy import REPLIES, TOLD, save_policy_model, write_steps  # noqa: E402
 
@@ -75,6 +78,20 @@ def test_an_image_stands_after_the_text_as_at_inference_or_not_at_all(tmp_path: 
     ]
     (blind,) = read_prompts(path, step_types=ALL, sees_images=False)
     assert blind.messages[1]["content"] == "Origin question: x\n" and blind.images == ()
+
+
+def test_names_are_swapped_in_the_chat_and_the_target_alike() -> None:
+    swapper = Swapper(["Peru", "Chad"], [], ["Aa", "Bb", "Cc"])
+    message = {"role": "user", "content": 'Origin question: what is the capital of peru? "Chad"'}
+    prompt = StepPrompt("1-1", 1, "final", ({"role": "system", "content": "peru"}, message), (), '["Peru", "peru s"]')
+    (swapped,) = under_other_names([prompt], swapper, 1.0, seed=0)
+    new = json.loads(swapped.target)[0]
+    assert new != "Peru" and json.loads(swapped.target)[1] == f"{new.lower()} s"
+    assert f"of {new.lower()}?" in swapped.messages[1]["content"] and "Chad" not in swapped.messages[1]["content"]
+    assert swapped.messages[0] == prompt.messages[0]
+    shown = dataclasses.replace(prompt, images=("flag.png",))
+    assert under_other_names([shown], swapper, 1.0, seed=0) == [shown]
+    assert under_other_names([prompt] * 9, swapper, 0.0, seed=0) == [prompt] * 9
 
 
 def answering(passages: int) -> StepPrompt:
@@ -242,6 +259,7 @@ def test_rewards_are_the_step_rewards_and_every_part_is_logged() -> None:
         ({"updates_per_rollout": 3}, "checkpoint_updates"),
         ({"reward_parts": ("form",)}, "reward_parts"),
         ({"max_norm": 0.0}, "max_norm"),
+        ({"swap_share": 1.5}, "swap_share"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(tmp_path: Path, settings: dict[str, Any], named: str) -> None:

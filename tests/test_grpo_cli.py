@@ -115,3 +115,12 @@ def test_a_wrong_config_is_one_line(world: Path, change: dict[str, Any], named: 
 def test_an_adapter_of_another_kind_is_not_trained(world: Path) -> None:
     result = command(world, "train", "step-grpo", "--adapter", "router")
     assert result.exit_code == 1 and "router-grpo" in result.output
+
+
+def test_each_kind_of_training_needs_its_part(world: Path) -> None:
+    config = yaml.safe_load((world / "config.yaml").read_text())
+    for kind, missing in (("grpo", "'grpo'"), ("router", "'questions'")):
+        config["training"] = {"it": {"kind": kind}}
+        (world / "wrong.yaml").write_text(yaml.safe_dump(config))
+        result = CliRunner().invoke(app, ["train", "step-grpo", "--config", str(world / "wrong.yaml")])
+        assert result.exit_code == 1 and missing in result.output

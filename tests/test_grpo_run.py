@@ -151,16 +151,15 @@ def test_the_variants_run(tmp_path: Path, settings: dict[str, Any]) -> None:
 
 
 def test_gradients_that_are_no_numbers_change_nothing_and_too_many_stop_the_run(tmp_path: Path) -> None:
-    from r1_router.training.grpo.assembly import build_trainer, fitting_prompts
+    from r1_router.training.grpo.assembly import build_trainer, fitting_prompts, step_rewards_of
     from r1_router.training.grpo.record import Record, Watch
-    from r1_router.training.grpo.rewarding import StepRewards
     from r1_router.training.grpo.trainer import Hooks
     from r1_router.training.model import load_processor
 
     config = tiny_config(tmp_path, evaluate_updates=0, held_out=None, limits=Limits(skipped=2))
     processor = load_processor(config.model)
     fitted, _ = fitting_prompts(config, processor)
-    rewards = StepRewards(world().encoder, world().sources, config.rewards)
+    rewards = step_rewards_of(config, world(), processor)
     hooks = Hooks(lambda *_: None, lambda folder: None)
     trainer = build_trainer(
         config, rewards, processor, (fitted.prompts, ()), hooks, tmp_path / "folder", device="cpu", resumed=False
@@ -188,6 +187,12 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     config.data.write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="none of 0 steps"):
         train(config, world())
+
+
+def test_several_processes_are_sent_to_verl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="--engine verl"):
+        train(tiny_config(tmp_path), world())
 
 
 def test_curves_are_drawn_of_what_the_log_has(whole: tuple[GrpoConfig, dict[str, Any]], tmp_path: Path) -> None:

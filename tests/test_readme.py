@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from r1_router.cli import app
 
 ROOT = Path(__file__).parents[1]
-MADE_BY_COMMANDS = ("results/", ".venv/")
+MADE_BY_COMMANDS = ("results/", ".venv/", "runs/")
+GROUPS = ("train", "prompts", "datasets", "corpus", "index", "steps")
 
 
 def shell_lines() -> list[str]:
@@ -33,7 +34,7 @@ def test_there_are_commands() -> None:
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("r1-router")])
 def test_a_command_exists_with_its_flags(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
-    command = words[:2] if words[0] in ("train", "prompts", "datasets") else words[:1]
+    command = words[:2] if words[0] in GROUPS else words[:1]
     result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     for flag in (word for word in words if word.startswith("--")):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ pytest.importorskip("peft", reason="training needs the extra: pip install 'r1-ro
 
 from r1_router.errors import ConfigError, DataError  # noqa: E402
 from r1_router.training.data import epoch_batches, load_examples, pad  # noqa: E402
-from r1_router.training.sft import CHECKPOINT, LOG, SftConfig, StepLog, learning_rate, train  # noqa: E402
+from r1_router.training.sft import CHECKPOINT, LOG, SftConfig, learning_rate, train  # noqa: E402
 
 WORDS = [
     "which",
@@ -36,6 +40,20 @@ TEMPLATE = (
     "{% for message in messages %}<s> {{ message.role }} {{ message.content }} <e> {% endfor %}"
     "{% if add_generation_prompt %}<s> assistant {% endif %}"
 )
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from r1_router.training.sft import SftConfig, train
+
+def kill(row):
+    if row.step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+paths = map(Path, sys.argv[1:])
+train(SftConfig(*paths, rank=4, alpha=8, batch_size=3, epochs=2, warmup_steps=2, checkpoint_steps=2), kill)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +129,13 @@ def test_overfits_eight_rows_and_writes_what_peft_loads(config: SftConfig) -> No
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(config: SftConfig) -> None:
-    class Killed(BaseException):
-        """Stands for kill -9: nothing in the library catches it."""
-
-    def kill(row: StepLog) -> None:
-        if row.step == 5:
-            raise Killed
-
     config = dataclasses.replace(config, checkpoint_steps=2)
     whole = dataclasses.replace(config, output=config.output / "whole")
     train(whole)
-    with pytest.raises(Killed):
-        train(config, kill)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    paths = [str(path) for path in (config.model, config.data, config.output)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *paths], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
     steps: list[int] = []
     card = train(config, lambda row: steps.append(row.step))
     assert steps == [5, 6]  # step 5 came after the last checkpoint, so it is taken again

@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 
 from r1_router import jsonl
 from r1_router.cli import app
+from r1_router.synthesis.check import check_rows
+from r1_router.types import PUBLISHED_SOURCES
 from test_stages import ROOT, Server, built, server, world  # noqa: F401  (fixtures)
 
 OUTPUTS = ("steps_train.jsonl", "steps_valid.jsonl")
@@ -80,6 +82,19 @@ def test_a_run_cut_short_gives_the_files_of_an_undisturbed_one(world: Path, serv
     assert 0 < server.calls - calls < calls
     again = server.calls
     assert synthesize(world).exit_code == 0 and server.calls == again
+
+
+def test_gold_of_every_length_keeps_the_rules(world: Path) -> None:  # noqa: F811
+    with_synthesis(world, sets={"golden": {"questions": "gold.jsonl", "gold": True}})
+    (hop,) = next(jsonl.read(world / "gold.jsonl"))["hops"]
+    asked = [{"id": f"{n}", "question": f"{n} hops?", "answers": ["fact 1"], "hops": [hop] * n} for n in range(5)]
+    jsonl.rewrite(world / "gold.jsonl", asked)
+    assert synthesize(world).exit_code == 0
+    made = [row for name in OUTPUTS for row in jsonl.read(world / "steps" / name)]
+    assert sorted(len(row["steps"]) for row in made) == [4, 6, 7]  # none of 0 hops, none of 4, no stop after 3
+    assert check_rows(made, PUBLISHED_SOURCES, 4).sound
+    drops = json.loads((world / "steps" / "golden.drops.json").read_text())
+    assert drops == {"asked": 5, "kept": 3, "dropped": {"gold not shown": 2}}
 
 
 def test_questions_of_ones_own_need_no_section_and_get_a_folder_of_their_own(world: Path) -> None:  # noqa: F811

@@ -35,6 +35,8 @@ TOKENIZER = (
 )
 """What weights alone lack."""
 BGE = (*TOKENIZER, "*sentence*", "modules.json", "1_Pooling/*", "model.safetensors", "pytorch_model.bin")
+CLIP_SF = ("checkpoint/CLIP_SF/Large/Instruct/InBatch/clip_sf_large.pth", "checkpoint/CLIP_SF/clip_sf_large.pth")
+"""Where the file has been; one of these is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ CHECKPOINTS = {
     "Qwen2.5-VL-7B-Instruct": Checkpoint("Qwen/Qwen2.5-VL-7B-Instruct"),
     "Qwen2.5-VL-3B-Instruct": Checkpoint("Qwen/Qwen2.5-VL-3B-Instruct"),
     "bge-m3": Checkpoint("BAAI/bge-m3", BGE),
-    "clip-sf-large": Checkpoint("TIGER-Lab/UniIR", ("*/CLIP_SF/*clip_sf_large.pth",)),
+    "clip-sf-large": Checkpoint("TIGER-Lab/UniIR", CLIP_SF),
     "clip-vit-large-patch14": Checkpoint("openai/clip-vit-large-patch14", TOKENIZER),
     "table-retriever": Checkpoint(
         "hmhm1229/table-retriever", ("*model.safetensors", "*pytorch_model.bin", "*splitted_tables.json")

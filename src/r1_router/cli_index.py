@@ -42,13 +42,14 @@ def plan(
     vectors = made_up(SAMPLE + QUERIES, dim or 0) if config is None else _vectors(*_section(config, source))
     rows, queries = sample(vectors, SAMPLE, QUERIES)
     found = table_rows(plan_indexes(int(passages), rows, queries, Path()))
-    titles = ("index", "memory", "disk to build", "build", "queries/s", "recall@10", "fits here")
+    titles = ("index", "memory", "disk", "build", "queries/s", "recall@10", "fits here")
     told = f"{passages:,.0f} passages of {rows.shape[1]} dimensions"
     console.print(_table(told, titles, found))
     made = "made up in clusters" if config is None else "of this deployment"
     console.print(
         f"Scaled from {len(rows):,} vectors {made}, built and searched here and now: size by rows, inverted lists' "
-        f"build by rows x lists, graphs' by rows x log rows; recall is that of the sample, with lists in proportion."
+        "build by rows x lists, graphs' by rows x log rows; recall is that of the sample, with lists in proportion. "
+        "Disk is the index and the vectors in half precision, which its build reads."
     )
     if config is not None:
         rate = _encoding_rate(*_section(config, source))
@@ -77,7 +78,7 @@ def bench(
         [
             " ".join(filter(None, (one.factory, one.search))),
             f"{one.bytes / 1e6:,.1f} MB",
-            duration(one.build_seconds),
+            duration(one.train_seconds + one.build_seconds),
             f"{one.queries_per_second:,.0f}",
             f"{one.recall:.3f}",
         ]
@@ -179,9 +180,10 @@ def _encoding_rate(config: Config, section: SourceConfig, passages: int = 256) -
 
 
 def _table(title: str, titles: tuple[str, ...], rows: list[list[str]]) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title)
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(titles):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for row in rows:

@@ -77,5 +77,6 @@ def _hits_table(name: str, outcomes: Mapping[str, Sequence[Outcome]], depths: Se
     for title in ("queries", *(f"hit@{depth}" for depth in depths)):
         table.add_column(title, justify="right")
     for source, found in outcomes.items():
-        table.add_row(source, str(len(found)), *hits_text(hits(found, depths, seed)))
+        shares = (text.replace(" ", "\n", 1) for text in hits_text(hits(found, depths, seed)))
+        table.add_row(source, str(len(found)), *shares)
     return table

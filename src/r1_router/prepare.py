@@ -38,13 +38,18 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
     folder = section.questions.parent
     rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]
     search = _search(bases, config.retrieved + MARGIN)
-    swapper = Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
+    swapper = name_swapper(deployment, rows)
     maker = StepMaker(
         load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"), swapper, config.lower_case
     )
     make = maker.rag_rows if section.kind == "rag" else maker.router_rows
     jsonl.rewrite(output, make(rows, seed))
     write_atomically(note, json.dumps(made_from, indent=1) + "\n")
+
+
+def name_swapper(deployment: Deployment, rows: Sequence[Mapping[str, Any]]) -> Swapper:
+    """What swaps the training countries' names for others made of the places in the questions `rows`."""
+    return Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
 
 
 def _texts(deployment: Deployment) -> Iterator[dict[str, Any]]:
@@ -68,7 +73,7 @@ def _made_from(deployment: Deployment, section: TrainingConfig, seed: int) -> di
     """All that the rows depend on, as plain values."""
     made_from = {
         "kind": section.kind,
-        "questions": sha256_of(section.questions),
+        "questions": section.questions and sha256_of(section.questions),
         "prompts": asdict(load_prompts(PROMPTS)),
         "shown": deployment.config.shown,
         "lower_case": deployment.config.lower_case,

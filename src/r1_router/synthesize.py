@@ -35,6 +35,8 @@ from r1_router.synthesis.teacher import dropped, teacher
 from r1_router.teaching import Teacher
 from r1_router.types import Passage, Query, Question, Source, Trajectory, Usage
 
+UNREADABLE = "gold not shown"
+"""Why a question has no gold trajectory: not all of its hops can be read from the passages shown."""
 BATCH = 64  # queries searched at once for gold trajectories
 
 
@@ -75,10 +77,12 @@ class Synthesis:
         asked = [question for question in questions if question.id in done]
         found = [replace(done[one.id], question=one, usage=Usage()) for one in asked]  # the same bytes in every run
         reasons = Counter(reason for item in found if (reason := dropped(item, max_steps)))
+        if self._set(name).gold and len(asked) < len(questions):
+            reasons[UNREADABLE] = len(questions) - len(asked)
         answered = [item for item in found if item.answer is not None]
         passed = apply(answered, self._filters(name, answered), self.config.most)
         jsonl.rewrite(self._file(name, "kept"), (item.to_json() for item in passed.kept))
-        drops = {"asked": len(found), "kept": len(passed.kept), "dropped": dict(reasons + passed.dropped)}
+        drops = {"asked": len(found) + reasons[UNREADABLE], "kept": len(passed.kept), "dropped": dict(reasons + passed.dropped)}
         write_atomically(self.config.out / f"{name}.drops.json", json.dumps(drops, indent=1) + "\n")
         return reasons + passed.dropped
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from r1_router import console, jsonl
 from r1_router.deployment import Deployment
-from r1_router.errors import DataError
+from r1_router.errors import ConfigError, DataError
 from r1_router.files import write_atomically
 from r1_router.methods import Settings
 from r1_router.prompts.sets import prompt_texts
@@ -93,13 +93,18 @@ class Teacher:
         return path
 
     def _shelves(self) -> list[Shelf]:
+        """The bases whose passages are here; one that another machine serves cannot be drawn from."""
         from r1_router.retrieval.store import open_store
 
         sections = zip(self.deployment.sources(), self.deployment.config.sources, strict=True)
-        return [
+        shelves = [
             Shelf(source, open_store(one.passages), one.image_root or one.passages.resolve().parents[1])
             for source, one in sections
+            if one.passages.is_file()
         ]
+        if not shelves:
+            raise ConfigError("generate: no source has its `passages` file here, so there is nothing to draw from.")
+        return shelves
 
 
 def _distinct(records: Any, draws: Mapping[str, Draw]) -> tuple[list[dict[str, Any]], dict[str, int]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from r1_router import console
+from r1_router import console, jsonl
 from r1_router.bases import quieten_transformers
 from r1_router.config import Config
 from r1_router.curves import write_curves
 from r1_router.deployment import Deployment
 from r1_router.errors import ConfigError
+from r1_router.prepare import name_swapper
 from r1_router.run import run_questions
 from r1_router.schema import read_dataclass
 from r1_router.summary import summarise
@@ -35,7 +37,7 @@ def train_step_grpo(config: Config, name: str, command: str) -> dict[str, Any]:
     quieten_transformers()
     deployment = Deployment(config)
     with console.errors.status("loading the encoder and the knowledge bases"):
-        world = World(*deployment.text_encoder(), deployment.sources(), dev_scores(deployment, grpo))
+        world = make_world(deployment, grpo, config.training[name].questions)
     with update_bar(grpo.updates, console.errors) as show:
 
         def on_row(row: Mapping[str, Any]) -> None:
@@ -44,6 +46,21 @@ def train_step_grpo(config: Config, name: str, command: str) -> dict[str, Any]:
                 write_curves(grpo.output / LOG, grpo.output / CURVES)
 
         return train(grpo, world, Listener(on_row, console.errors.print))
+
+
+def make_world(deployment: Deployment, grpo: GrpoConfig, questions: Path | None) -> World:
+    """The config's encoder, sources and dev questions; raises ConfigError where names are to be swapped in no world.
+
+    The names are those of `questions`, the Factbook questions that the step rows come of.
+    """
+    encoder, name = deployment.text_encoder()
+    swapper = None
+    if grpo.swap_share:
+        if questions is None:
+            raise ConfigError("grpo.swap_share: names are known of the Factbook world's `questions`; name that file.")
+        swapper = name_swapper(deployment, list(jsonl.read(questions)))
+        name += f" {hashlib.sha256(repr(swapper).encode()).hexdigest()[:16]}"
+    return World(encoder, name, deployment.sources(), dev_scores(deployment, grpo), swapper)
 
 
 def grpo_config(config: Config, name: str, command: str = "") -> GrpoConfig:

@@ -5,7 +5,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import faiss
 import numpy as np
 
 from r1_router.retrieval import embedding
@@ -53,10 +55,17 @@ def write_corpus(folder: Path, count: int, shards: int = 1) -> Path:
 
 
 def main(corpus: str, folder: str) -> None:
-    """A build that takes its time, to be killed."""
+    """A build that takes its time, also to write its many index files, so that it can be killed anywhere."""
     embedding.CHUNK = 100
+    write_index = faiss.write_index
+
+    def write_slowly(*arguments: Any) -> None:
+        time.sleep(0.02)
+        write_index(*arguments)
+
+    vars(faiss)["write_index"] = write_slowly
     making = Making(INVERTED)
-    build(Path(corpus), Path(folder), TEXT, LetterEncoder(pause=0.05), making=making)
+    build(Path(corpus), Path(folder), TEXT, LetterEncoder(pause=0.1), making=making)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,18 @@ from index_worlds import DIM, LetterEncoder, write_corpus
 
 from r1_router.errors import ConfigError, KnowledgeBaseError
 from r1_router.retrieval import embedding
+from r1_router.retrieval.build import Making, build
 from r1_router.retrieval.embedding import Job, check_vectors, embed_shard, embed_shards, open_job, open_vectors
 from r1_router.retrieval.embedding_engines import embed
+from r1_router.retrieval.encoders import SentenceEncoder
 from r1_router.retrieval.inputs import passage_files
+from r1_router.retrieval.knowledge_base import load
 from r1_router.retrieval.store import open_store
 from r1_router.retrieval.vectors import Vectors
-from r1_router.types import Query
+from r1_router.types import TEXT, Query
 
 ROWS = 530
+SOURCES = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -155,3 +159,20 @@ def test_the_checksums_are_those_that_sha256sum_reads(job: Job) -> None:
     done = subprocess.run(["sha256sum", "-c", *names], cwd=job.folder, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("OK") == 3
     assert json.loads((job.folder / "embedding.json").read_text())["rows"] == ROWS
+
+
+def test_the_published_command_makes_what_a_build_only_indexes(
+    job: Job, corpus: Path, tmp_path: Path, encoder: SentenceEncoder
+) -> None:
+    encoder._model.save_pretrained(str(tmp_path / "model"))
+    flags = ["--input", corpus, "--output", tmp_path / "bge", "--model", tmp_path / "model", "--dtype", "float32"]
+    command = [sys.executable, "bge_embedding.py", *map(str, flags)]
+    done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"530 vectors of {encoder.dim} dimensions" in done.stdout
+    told: list[int] = []
+    making = Making(lexical=False, vectors=tmp_path / "bge")
+    base = build(corpus, tmp_path / "base", TEXT, encoder, making=making, progress=lambda now, total: told.append(now))
+    assert told == [ROWS]
+    text = texts(corpus)[77]
+    assert load(base.folder, TEXT, encoder).search_many([Query(text)], 1)[0][0].text == text

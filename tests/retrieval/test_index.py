@@ -52,6 +52,12 @@ def test_a_row_finds_itself_in_each_kind_whole_and_in_shards(factory: str, mmap:
         assert (near.diagonal() > 0.4).all()
 
 
+def test_a_mapped_index_is_not_read_into_memory(tmp_path: Path) -> None:
+    files = built(made_up(1000, DIM).array, tmp_path, "Flat", 300)
+    for mmap in (False, True):
+        assert {shard.codes.is_owned for shard in load_dense(files, mmap=mmap)._shards} == {not mmap}
+
+
 def test_shards_give_what_one_flat_index_gives(tmp_path: Path) -> None:
     vectors = made_up(1000, DIM).array
     whole = load_dense(built(vectors, tmp_path, "Flat"))
@@ -129,10 +135,10 @@ def test_a_build_killed_again_and_again_ends_as_one_left_alone(tmp_path: Path) -
     corpus, part = write_corpus(tmp_path, 2000, shards=2), tmp_path / ".killed.part"
     command = [sys.executable, str(Path(__file__).with_name("index_worlds.py")), str(corpus), str(tmp_path / "killed")]
     rng = random.Random(7)
-    moments = [after(rng.uniform(0.2, 0.8)) for _ in range(5)]
-    moments += [when_there(part, files) for files in sorted(rng.sample(range(14, 45), 8))]
+    moments = [after(rng.uniform(0.2, 0.8)) for _ in range(3)]
+    moments += [when_there(part, files) for files in sorted(rng.sample(range(14, 43), 8))]
     kills = [killed(command, moment) for moment in moments]
-    assert sum(kills) >= 8
+    assert sum(kills) >= 6
     subprocess.run(command, check=True)
     main(str(corpus), str(tmp_path / "whole"))
     queries = [Query(row["text"][5:40]) for row in open_store(corpus / "passages-00001.jsonl")][:50]

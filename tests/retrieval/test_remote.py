@@ -1,25 +1,22 @@
-"""The client of a retrieval server: same answers, restarts ridden out, garbage and silence given up on and flagged."""
+"""The client of a retrieval server: same answers, restarts ridden out, a base that is down flagged."""
 
 import asyncio
-import json
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import yaml
+from retrieval_configs import config_with
 from retrieval_server import LiveServer
 from retrieval_worlds import TEXTS, draw_flag, passage_rows, write_passages
 
 from r1_router.bases import KnowledgeBases
 from r1_router.config import load_config
-from r1_router.errors import ConfigError, DataError, KnowledgeBaseDown, KnowledgeBaseError
+from r1_router.errors import DataError, KnowledgeBaseError
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings, make_method
 from r1_router.prompts import load_prompts
@@ -30,7 +27,6 @@ from r1_router.retrieval.remote import RemoteBase
 from r1_router.types import TABLE, TEXT, Query, Question, Trajectory
 
 CLIENTS = 64
-KEPT = {"passages": "a", "encoder": "text", "vectors": "v"}
 WORDS = [f"{text} {n}" for n in range(12) for text in TEXTS]
 
 
@@ -146,104 +142,6 @@ def test_64_clients_lose_nothing_and_wait_little_longer_than_in_process(
     assert statistics.median(far) < 10 * statistics.median(near) + 0.05
 
 
-class Crooked(ThreadingHTTPServer):
-    """Answers every request with `answer(handler)`; counts them."""
-
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                crooked.requests += 1
-                answer(self)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Keep the test's output clean."""
-
-        crooked = self
-        self.requests = 0
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-def sending(status: int, body: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
-
-
-def silent(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(3)
-
-
-def by_drops(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    for _ in range(30):
-        handler.wfile.write(b" ")
-        time.sleep(0.1)
-
-
-def one_row(**changes: Any) -> bytes:
-    return json.dumps({"results": [[{"id": "p0", "text": "alpha", "score": 0.5} | changes]]}).encode()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        sending(200, b"<html>welcome</html>"),
-        sending(200, b"\xff\xfe\x00"),
-        sending(200, b"[" * 100_000),
-        sending(200, b"[]"),
-        sending(200, b'{"results": []}'),
-        sending(200, b'{"results": [3]}'),
-        sending(200, one_row(score="high")),
-        sending(200, one_row(score=float("nan"))),
-        sending(200, one_row(text=None)),
-        sending(500, b"{}"),
-        sending(503, b"busy"),
-        silent,
-        by_drops,
-    ],
-    ids=["html", "bytes", "deep", "list", "none", "number", "words", "nan", "null", "500", "503", "silent", "drops"],
-)
-def test_garbage_and_silence_are_retried_then_given_up(
-    answer: Callable[[BaseHTTPRequestHandler], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    crooked = Crooked(answer)
-    client = remote(crooked.url, tries=2, timeout=0.5)
-    started = time.perf_counter()
-    with pytest.raises(KnowledgeBaseDown, match="serve-retriever"):
-        client.search_many([Query("alpha")], 1)
-    assert crooked.requests == 2 and time.perf_counter() - started < 3
-    with pytest.raises(KnowledgeBaseDown):
-        client.search_many([Query("alpha")], 1)
-    assert crooked.requests == 3  # once known to be down it is tried once
-    assert caplog.text.count("is down") == 1
-    crooked.shutdown()
-
-
-def test_a_base_that_is_back_is_used_again() -> None:
-    answers = iter([sending(503, b""), sending(503, b""), sending(200, one_row()), sending(503, b"")])
-    crooked = Crooked(lambda handler: next(answers, sending(200, one_row()))(handler))
-    client = remote(crooked.url, tries=2)
-    with pytest.raises(KnowledgeBaseDown):
-        client.search_many([Query("alpha")], 1)
-    for _ in range(2):  # the second meets one more fault, and has its tries again
-        assert client.search_many([Query("alpha")], 1)[0][0].id == "p0"
-    crooked.shutdown()
-
-
 def routed(client: RemoteBase) -> Trajectory:
     replies = [
         f"<think>t</think><sub-question>what is alpha</sub-question><ret>{TEXT.name}</ret>",
@@ -268,41 +166,9 @@ def test_an_answered_question_has_no_flag(server: LiveServer) -> None:
     assert record["usage"]["unanswered"] == 0 and len(record["plan_0"][TEXT.tag]) == 10
 
 
-def config_with(at: Path, **source: Any) -> Path:
-    path = at / "config.yaml"
-    told = {"name": TEXT.name, "tag": TEXT.tag, "purpose": "facts", **source}
-    llm = {"name": "none", "model": "none"}
-    encoders = {"text": {"kind": "sentence", "model": "none"}}
-    path.write_text(yaml.safe_dump({"llm": llm, "encoders": encoders, "sources": [told], "benchmarks": {}}))
-    return path
-
-
 def test_a_served_source_has_the_fingerprint_of_its_own_process(tmp_path: Path, server: LiveServer) -> None:
     bases = KnowledgeBases(load_config(config_with(tmp_path, url=server.url)))
     assert bases.digest() == {TEXT.name: ["facts", 0.0, "abc"]}
     assert bases.build() == {TEXT.name: len(WORDS)}
     (client,) = bases.load().values()
     assert asyncio.run(client.search(Query(WORDS[3]), 1))[0].id == "p3"
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ({}, "'passages' is missing"),
-        ({"passages": "a.jsonl", "folder": "b"}, "'encoder' is missing"),
-        ({"url": "http://host:1", "folder": "b"}, "takes no 'folder'"),
-        ({"url": "http://host:1", "lexical_weight": 0.5}, "lexical_weight"),
-        ({"url": "host:8100"}, "expected a URL"),
-        ({"url": "http://host:1", "store": {"milvus": "a.db", "collection": "c"}}, "either url or store"),
-        ({"store": {"milvus": "a.db", "collection": "c"}}, "'passages' is missing"),
-        ({"passages": "a", "encoder": "text", "store": {"milvus": "a.db", "collection": "c"}}, "'vectors' is missing"),
-        ({**KEPT, "index": "IVF64,Flat", "store": {"milvus": "a.db", "collection": "c"}}, "takes no 'index'"),
-        ({**KEPT, "store": {"milvus": "a", "collection": "c"}}, "found 'a'"),
-        ({**KEPT, "store": {"milvus": "a.db", "collection": "a b"}}, "'a b'"),
-        ({**KEPT, "folder": "b", "store": {"milvus": "a.db", "collection": "c"}}, "folder"),
-        ({**KEPT, "encoder": "other", "store": {"milvus": "a.db", "collection": "c"}}, "'other' is not known"),
-    ],
-)
-def test_keys_that_do_not_go_together_are_told(tmp_path: Path, source: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_config(config_with(tmp_path, **source))

@@ -1,13 +1,9 @@
 """The retrieval server over real HTTP: its answers, its counts, its bounds, and what it says to broken requests."""
 
-import base64
 import contextlib
-import io
 import json
 import re
-import struct
 import threading
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +13,7 @@ import httpx
 import pytest
 from retrieval_server import LiveServer
 from retrieval_worlds import TEXTS, draw_flag, image_world, passage_rows, write_passages
+from service_bodies import asked, bomb_bytes, encoded, png_bytes, with_image
 
 from r1_router.retrieval.build import build
 from r1_router.retrieval.encoders import FusedEncoder, SentenceEncoder
@@ -69,36 +66,8 @@ def server(text_base: KnowledgeBase, image_base: KnowledgeBase, pictures: Path) 
     live.stop()
 
 
-def asked(queries: Sequence[Any] = ({"text": "alpha"},), k: Any = 2, source: Any = TEXT.name) -> dict[str, Any]:
-    return {"source": source, "queries": list(queries), "k": k}
-
-
-def with_image(**image: str) -> dict[str, Any]:
-    return asked([{"text": "flag", "image": image}], source=IMAGE.name)
-
-
-def rows(passages: Sequence[Passage]) -> list[tuple[str, str, float]]:
+def rows(passages: Sequence[Passage]) -> list[tuple[str, str, Any]]:
     return [(passage.id, passage.text, pytest.approx(passage.score, abs=1e-5)) for passage in passages]
-
-
-def png_bytes(seed: int = 2) -> bytes:
-    buffer = io.BytesIO()
-    draw_flag(seed).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def bomb_bytes(width: int, height: int) -> bytes:
-    """A PNG that says it is so large and holds next to nothing."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def test_a_request_gives_what_the_base_gives(server: str, text_base: KnowledgeBase) -> None:
@@ -124,9 +93,7 @@ def test_health_says_what_is_served(server: str) -> None:
 
 
 def test_requests_in_flight_share_a_batch_and_are_counted(text_base: KnowledgeBase) -> None:
-    class Gate:
-        """The base, holding its first call till the others have come."""
-
+    class Gate:  # the base, holding its first call till the others have come
         def __init__(self) -> None:
             self.sizes: list[int] = []
             self.go = threading.Event()
@@ -143,9 +110,10 @@ def test_requests_in_flight_share_a_batch_and_are_counted(text_base: KnowledgeBa
     live = LiveServer(make_app([Served(TEXT, gate)], LIMITS))
     try:
         with ThreadPoolExecutor(9) as pool:
-            posts = [pool.submit(httpx.post, f"{live.url}/search", json=asked(k=1)) for _ in range(9)]
+            body = asked([{"text": TEXTS[0]}], k=1)
+            posts = [pool.submit(httpx.post, f"{live.url}/search", json=body) for _ in range(9)]
             while "requests_in_flight 9" not in httpx.get(f"{live.url}/metrics").text:
-                pass
+                assert not any(post.done() for post in posts)
             gate.go.set()
             assert all(post.result().json()["results"][0][0]["id"] == "p0" for post in posts)
         httpx.post(f"{live.url}/search", content="{")

@@ -14,23 +14,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-BLOCK = 1 << 20
+BLOCK, AT_ONCE = 1 << 20, 1 << 16
+"""Compressed bytes read at once, and bytes unpacked at once: what is unpacked in one go with damage is lost with it."""
 _STREAM_START = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 """A stream's header with the mark of its first block, or of its end: ten bytes that do not come about by chance."""
 
 
 def opened(path: Path) -> IO[bytes]:
     """The bytes in a plain, .bz2 or .gz file; reading damaged data raises an OSError without number, or EOFError."""
-    if path.suffix == ".bz2":
-        return io.BufferedReader(_Bzip2(path), BLOCK)
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else open(path, "rb")
+    return unpacked(open(path, "rb"), path.suffix)
+
+
+def unpacked(file: IO[bytes], suffix: str) -> IO[bytes]:
+    """As `opened`, of a file that the caller has opened, and may ask how far it was read."""
+    if suffix == ".bz2":
+        return io.BufferedReader(_Bzip2(file), BLOCK)
+    return cast(IO[bytes], gzip.open(file)) if suffix == ".gz" else file
 
 
 class _Bzip2(io.RawIOBase):
     """All streams of a file as one."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115 (closed by `close`)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._stream = bz2.BZ2Decompressor()
         self._waiting = b""
 
@@ -58,7 +64,7 @@ class _Bzip2(io.RawIOBase):
                 self._waiting = self._file.read(BLOCK)
                 if not self._waiting:
                     raise EOFError("the compressed data ends within a stream")
-            data = self._stream.decompress(self._waiting, size)
+            data = self._stream.decompress(self._waiting, min(size, AT_ONCE))
             self._waiting = b""
             if data:
                 return data
@@ -78,7 +84,7 @@ def stream_at(path: Path, start: int, at_most: int | None = None) -> tuple[bytes
     The end is None where more than `at_most` bytes would have to be read for it. Raises OSError and EOFError for
     damaged data as `opened` does.
     """
-    stream, found, read = bz2.BZ2Decompressor(), [], 0
+    stream, found, read = bz2.BZ2Decompressor(), list[bytes](), 0
     with open(path, "rb") as file:
         file.seek(start)
         while not stream.eof:

@@ -90,10 +90,16 @@ class Piece(Protocol):
 class Source(Protocol):
     """What a corpus is made of; equal `identity` means equal pieces in equal order."""
 
-    path: Path
-    reader: str
-    wanted: str
-    """What to give this reader, for the message where nothing came of it."""
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def reader(self) -> str:
+        """What the manifest calls it."""
+
+    @property
+    def wanted(self) -> str:
+        """What to give this reader, for the message where nothing came of it."""
 
     @property
     def total(self) -> int: ...

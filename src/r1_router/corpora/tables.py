@@ -54,14 +54,14 @@ def linearised(table: Table, style: Style = Style.PLAIN, words: int = WORDS) -> 
         raise ConfigError(f"{words} words of rows hold nothing: give 1 or more.")
     head, row_of = _FORMS[style]
     title = ", ".join(filter(None, (table.title, table.section or table.caption)))
-    for number, rows in enumerate(_cut(list(map(row_of, table.rows)), words)):
-        yield Row(f"{table.id}/{number}", title, head(table) + "".join(rows))
+    for number, rows in enumerate(_cut(table.rows, words)):
+        yield Row(f"{table.id}/{number}", title, head(table) + "".join(map(row_of, rows)))
 
 
-def _cut(rows: Sequence[str], words: int) -> Iterator[Sequence[str]]:
+def _cut(rows: Sequence[Sequence[str]], words: int) -> Iterator[Sequence[Sequence[str]]]:
     start, total = 0, 0
     for number, row in enumerate(rows):
-        length = len(row.split())
+        length = sum(len(cell.split()) for cell in row)
         if total and total + length > words:
             yield rows[start:number]
             start, total = number, 0

@@ -76,7 +76,7 @@ def load_clip(model: str, base: str = OPENAI) -> Clip:
         return _from_state(weights_in(path, STATE_DICTS), base)
     from transformers import CLIPModel
 
-    mean, deviation = _channels(path / PREPROCESSOR, "image_mean", "image_std")
+    mean, deviation = _channels(path / PREPROCESSOR)
     return Clip(_pretrained(CLIPModel, model).float().eval(), _tokenizer(model), mean, deviation)
 
 
@@ -132,7 +132,7 @@ def _pretrained(kind: Any, model: str) -> Any:
         ) from error
 
 
-def _channels(path: Path, mean: str, deviation: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _channels(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The channels' mean and deviation that a transformers folder states, or CLIP's."""
     stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return tuple(stated.get(mean, MEAN)), tuple(stated.get(deviation, DEVIATION))
+    return tuple(stated.get("image_mean", MEAN)), tuple(stated.get("image_std", DEVIATION))

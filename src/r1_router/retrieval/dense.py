@@ -76,7 +76,7 @@ def build_dense(vectors: RowVectors, dim: int, settings: IndexSettings, folder: 
         path = folder / (DENSE if len(starts) == 1 else f"dense-{number:05}.faiss")
         if path.exists():
             continue
-        index = _trained(vectors, dim, settings.factory, work / "trained.faiss")
+        index = trained_index(vectors, dim, settings.factory, work / "trained.faiss")
         stop = min(start + size, len(vectors))
         for block in range(start, stop, BLOCK):
             index.add(vectors.rows(block, min(block + BLOCK, stop)))
@@ -101,15 +101,16 @@ def training_rows(factory: str, rows: int) -> int:
     return min(rows, max(TRAIN_ROWS, ROWS_PER_LIST * int(lists[1]) if lists else 0))
 
 
-def _trained(vectors: RowVectors, dim: int, factory: str, path: Path) -> Any:
-    """An empty index that is ready for rows: trained once on rows drawn by a seed, then read from `path`."""
+def trained_index(vectors: RowVectors, dim: int, factory: str, path: Path) -> Any:
+    """An empty index that is ready for rows: trained once, on rows drawn by a seed, and then read from `path`."""
     if path.exists():
-        return _read(path, 0)
+        return _read(path)
     index = make_index(factory, dim)
     if index.is_trained:
         return index
     drawn = np.random.default_rng(0).permutation(len(vectors))[: training_rows(factory, len(vectors))]
     sample = np.concatenate([vectors.rows(row, row + 1) for row in np.sort(drawn)])
+    _without_warnings(index)
     try:
         index.train(sample)
     except RuntimeError as error:
@@ -120,6 +121,15 @@ def _trained(vectors: RowVectors, dim: int, factory: str, path: Path) -> Any:
     return index
 
 
+def _without_warnings(index: Any) -> None:
+    """FAISS would tell for each part of each code that a small corpus has few rows to train it on."""
+    faiss = _faiss()
+    for part in (faiss.try_extract_index_ivf(index), index):
+        for trained in (part, getattr(part, "pq", None)):
+            if settings := getattr(trained, "cp", None):
+                settings.min_points_per_centroid = 1
+
+
 def load_dense(paths: Path | Sequence[Path], *, mmap: bool = False, search: str = "", gpu: bool = False) -> DenseIndex:
     """Open an index's files; raises KnowledgeBaseError where one is anything but an index of inner products.
 
@@ -127,9 +137,10 @@ def load_dense(paths: Path | Sequence[Path], *, mmap: bool = False, search: str 
     build, as `nprobe=64` or `efSearch=128`. `gpu` spreads the files over the GPUs.
     """
     faiss = _faiss()
+    flags = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mmap else 0  # before 1.11 only inverted lists
     shards = []
     for path in [paths] if isinstance(paths, Path) else paths:
-        shard = _map(path) if mmap else _read(path, 0)
+        shard = _read(path, flags)
         if shard.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise KnowledgeBaseError(f"{path} is a {type(shard).__name__}, not an index of inner products. {REBUILD}")
         if search:
@@ -138,16 +149,7 @@ def load_dense(paths: Path | Sequence[Path], *, mmap: bool = False, search: str 
     return DenseIndex(_on_gpus(shards) if gpu else shards)
 
 
-def _map(path: Path) -> Any:
-    """Inverted lists are mapped in one way, flat codes in another, which FAISS has since 1.11."""
-    faiss = _faiss()
-    index = _read(path, faiss.IO_FLAG_MMAP)
-    if faiss.try_extract_index_ivf(index) is not None:
-        return index
-    return _read(path, getattr(faiss, "IO_FLAG_MMAP_IFC", 0))
-
-
-def _read(path: Path, flags: int) -> Any:
+def _read(path: Path, flags: int = 0) -> Any:
     try:
         return _faiss().read_index(str(path), flags)
     except RuntimeError as error:

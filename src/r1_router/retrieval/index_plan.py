@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from r1_router.retrieval.dense import training_rows
 from r1_router.retrieval.index_bench import Measured, measure
 from r1_router.retrieval.vectors import Vectors
 
@@ -44,11 +45,11 @@ class Planned:
 
 
 def choices(passages: int, dim: int, sampled: int = SAMPLE) -> list[Choice]:
-    """The kinds that are worth a look at this size."""
+    """The kinds that are worth a look at this size; `np` leaves out a training that only serves another search."""
     lists, few = lists_for(passages), lists_for(sampled)
     plain = [(kind, "", kind, "") for kind in ("Flat", "SQfp16", "SQ8")]
     graph = [("HNSW32", "efSearch=64", "HNSW32", "efSearch=64")]
-    codes = ("SQfp16", "SQ8", *([f"PQ{dim // 8}"] if dim % 8 == 0 else []))
+    codes = ("SQfp16", "SQ8", *([f"PQ{dim // 8}np"] if dim % 8 == 0 else []))
     inverted = [
         (f"IVF{lists},{code}", f"nprobe={probes(lists)}", f"IVF{few},{code}", f"nprobe={probes(few)}") for code in codes
     ]
@@ -78,11 +79,12 @@ def _planned(choice: Choice, at: Measured, passages: int, dim: int, memory: floa
     """Scale up: bytes by rows, and time by what the kind's time grows with."""
     growth = passages / at.rows
     size = at.bytes * growth
-    build, search = at.build_seconds * growth, growth
+    train, build, search = at.train_seconds, at.build_seconds * growth, growth
     if choice.factory.startswith("IVF"):
         many, few = lists_for(passages), lists_for(at.rows)
         size = (at.bytes - few * dim * FLOAT) * growth + many * dim * FLOAT
-        build *= many / few  # every row is compared with every list's centre
+        build *= many / few  # every row is compared with every list's centre, and so is every row of the training
+        train *= many / few * training_rows(choice.factory, passages) / training_rows(choice.at_sample, at.rows)
         search *= probes(many) / many / (probes(few) / few)
     elif choice.factory.startswith("HNSW"):
         build *= math.log(passages) / math.log(at.rows)
@@ -92,7 +94,7 @@ def _planned(choice: Choice, at: Measured, passages: int, dim: int, memory: floa
     fits = "in memory" if needed < SPARE * memory else "by mmap" if kept < SPARE * disk else "no"
     if kept > SPARE * disk:
         fits = "no"
-    return Planned(choice, needed, kept, build, at.queries_per_second / search, at.recall, fits)
+    return Planned(choice, needed, kept, train + build, at.queries_per_second / search, at.recall, fits)
 
 
 def free_memory() -> float:
@@ -108,7 +110,7 @@ def table_rows(planned: Sequence[Planned]) -> list[list[str]]:
     """The plan's cells as text."""
     return [
         [
-            " ".join(filter(None, (one.choice.factory, one.choice.search))),
+            "\n".join(filter(None, (one.choice.factory, one.choice.search))),
             f"{one.memory / 1e9:.3g} GB",
             f"{one.disk / 1e9:.3g} GB",
             duration(one.build_seconds),

@@ -1,7 +1,8 @@
 """Gold hops as trajectories: the second source of step rows, where a benchmark has them written down.
 
 The passages are really retrieved, so that a model learns to read what it will be shown; a question with a hop whose
-gold passage is not among those shown is left out, for there would be nothing to read its answer from.
+gold passage is not among those shown is left out, for there would be nothing to read its answer from. So is one with
+more hops than there are steps; where the hops use the steps up, none is left for the stop.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from r1_router.types import IMAGE, NONE, Answer, Passage, Plan, Query, Question, Source, Step, Trajectory
+from r1_router.types import IMAGE, MAX_STEPS, NONE, Answer, Passage, Plan, Query, Question, Source, Step, Trajectory
 
 Search = Callable[[Source, Sequence[Query]], list[list[Passage]]]
 """Searches one source for many queries at once; passages best first."""
@@ -26,10 +27,10 @@ def gold_trajectories(
             {passage.id for passage in step.passages[:shown]} & set(hop["gold_ids"])
             for step, hop in zip(steps, _hops(question), strict=True)
         )
-        if steps and readable:
+        if readable and 0 < len(steps) <= MAX_STEPS:
             closing = question.extra.get("closing", "")
-            stop = [Step(Plan("", NONE))]
-            yield Trajectory(question, (*steps, *stop), Answer(closing, str(question.answers[0]).lower()))
+            with_stop = (*steps, Step(Plan("", NONE)))[:MAX_STEPS]
+            yield Trajectory(question, with_stop, Answer(closing, str(question.answers[0]).lower()))
 
 
 def by_name(sources: Sequence[Source]) -> dict[str, Source]:

@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import write_atomically
-from r1_router.retrieval_quality import DEPTHS
-from r1_router.training.table_retriever_data import Example, Material, make_examples, watched_passages
+from r1_router.training.table_retriever_data import Example, Material, make_examples
+from r1_router.training.table_retriever_trainer import CHECKPOINTS, make_trainer
 from r1_router.types import TABLE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-CARD, LOG, CURVE, CHECKPOINTS, RUN = "card.json", "log.jsonl", "curve.svg", "checkpoints", "run.txt"
+CARD, LOG, CURVE, RUN = "card.json", "log.jsonl", "curve.svg", "run.txt"
 NOT_IN_DIGEST = ("model", "output", "held_out", "command", "evaluation_passages")
 """Paths and what does not change the weights: digests of the model's weights and of the examples stand for them."""
-COSINE_SCALE = 20.0  # of unit vectors' scores, before the softmax over a batch; inner products are taken as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,17 @@ def train(
     from r1_router.training.table_retriever_model import bi_encoder_of, require_trainer
 
     require_trainer()
+    from r1_router.training.table_retriever_record import Record
+
     examples = make_examples(material, config.negatives, config.mined_from, config.seed)
     model = _start(config)
     run = _digest(config, examples, model)
     if card := finished_card(config.output, run):
         return card
-    trainer, record, checkpoint = _assemble(config, material, examples, model, run, on_row)
+    checkpoint = _last_checkpoint(config.output, run)
+    step = _step_of(checkpoint) if checkpoint else 0
+    record = Record(config.output / LOG, config.output / CURVE, step, on_row)
+    trainer = make_trainer(config, material, examples, model, record)
     if checkpoint is None and material.held_out:
         trainer.evaluate()
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
@@ -108,93 +112,6 @@ def _start(config: RetrieverConfig) -> SentenceTransformer:
     return two_towers(config.model, pooling=config.pooling, **lengths)
 
 
-def _assemble(
-    config: RetrieverConfig,
-    material: Material,
-    examples: Sequence[Example],
-    model: SentenceTransformer,
-    run: str,
-    on_row: Callable[[dict[str, Any]], None],
-) -> tuple[Any, Any, Path | None]:
-    """The trainer, its record, and the checkpoint to go on from."""
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.util import cos_sim, dot_score
-    from transformers.trainer_callback import PrinterCallback
-
-    from r1_router.training.table_retriever_record import Record
-
-    checkpoint = _last_checkpoint(config.output, run)
-    step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-    record = Record(config.output / LOG, config.output / CURVE, step, on_row)
-    unit = config.towers == 1 or config.pooling == "mean"
-    scores = {"scale": COSINE_SCALE, "similarity_fct": cos_sim} if unit else {"scale": 1.0, "similarity_fct": dot_score}
-    columns = _columns(examples)
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=_arguments(config, list(columns), bool(material.held_out)),
-        train_dataset=Dataset.from_dict(columns),
-        loss=MultipleNegativesRankingLoss(model, **scores),
-        evaluator=_evaluator(config, material) if material.held_out else None,
-        callbacks=[record],
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer, record, checkpoint
-
-
-def _columns(examples: Sequence[Example]) -> dict[str, list[str]]:
-    """The trainer's columns, in the order the loss reads them: question, passage, then each negative."""
-    fewest = min(len(example.negatives) for example in examples)
-    negatives = {f"negative_{n}": [example.negatives[n] for example in examples] for n in range(fewest)}
-    return {"question": [one.question for one in examples], "passage": [one.passage for one in examples], **negatives}
-
-
-def _arguments(config: RetrieverConfig, columns: Sequence[str], watched: bool) -> Any:
-    from sentence_transformers.sentence_transformer.training_args import (
-        BatchSamplers,
-        SentenceTransformerTrainingArguments,
-    )
-
-    return SentenceTransformerTrainingArguments(
-        output_dir=str(config.output / CHECKPOINTS),
-        num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_share,  # below 1 it is a share of the steps
-        batch_sampler=BatchSamplers.NO_DUPLICATES,  # two questions on one passage would be each other's negatives
-        router_mapping={column: "query" if column == "question" else "document" for column in columns},
-        eval_strategy="steps" if watched else "no",
-        eval_steps=config.evaluate_steps,
-        save_steps=config.evaluate_steps,
-        save_total_limit=1,
-        logging_steps=10,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        seed=config.seed,
-    )
-
-
-def _evaluator(config: RetrieverConfig, material: Material) -> Any:
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
-    from r1_router.training.table_retriever_data import gold_rows, rows_by_id
-
-    passages = watched_passages(material, config.evaluation_passages, config.seed)
-    ids, rows = list(passages), rows_by_id(passages)
-    asked = {str(number): one for number, one in enumerate(material.held_out)}
-    return InformationRetrievalEvaluator(
-        queries={number: one.query.text for number, one in asked.items()},
-        corpus=passages,
-        relevant_docs={number: {ids[row] for row in gold_rows(one, rows)} for number, one in asked.items()},
-        accuracy_at_k=list(DEPTHS),
-        precision_recall_at_k=[1],
-        map_at_k=[10],
-        write_csv=False,
-    )
-
-
 def _last_checkpoint(output: Path, run: str) -> Path | None:
     """The last whole checkpoint of this run; the trainer's state is written last. A kill leaves at most a torn one."""
     mark = output / RUN
@@ -202,7 +119,12 @@ def _last_checkpoint(output: Path, run: str) -> Path | None:
     if whole and mark.is_file() and mark.read_text(encoding="utf-8") != run:
         raise DataError(f"{output} was left by a run with other settings or data; delete it or choose another output.")
     write_atomically(mark, run)
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return max(whole, key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path) -> int:
+    """The trainer names its checkpoints by their steps."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _digest(config: RetrieverConfig, examples: Sequence[Example], model: SentenceTransformer) -> str:

@@ -16,18 +16,30 @@ from r1_router.training.grpo.config import GrpoConfig
 from r1_router.training.grpo.model import load_policy
 from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit, read_prompts
 from r1_router.training.grpo.rewarding import StepRewards
+from r1_router.training.grpo.run import World
 from r1_router.training.grpo.trainer import Hooks, StepGrpoTrainer, held_out_batch, passes, trl_settings, uses_vllm
+from r1_router.training.grpo.variation import under_other_names
+from r1_router.training.swaps import Swapper
 
 
-def fitting_prompts(config: GrpoConfig, processor: Any) -> tuple[Fitted, Fitted | None]:
+def fitting_prompts(config: GrpoConfig, processor: Any, swapper: Swapper | None = None) -> tuple[Fitted, Fitted | None]:
     """The prompts to train on and, if the config has them, the held-out ones; both fit in `max_prompt` tokens."""
 
     def read(path: Path) -> Fitted:
         sees = isinstance(processor, ProcessorMixin)
         prompts = read_prompts(path, step_types=config.step_types, sees_images=sees)
+        if swapper is not None:
+            prompts = under_other_names(prompts, swapper, config.swap_share, config.seed)
         return fit(prompts, lambda prompt: _length(processor, prompt), config.max_prompt, shorten=config.shorten)
 
     return read(config.data), read(config.held_out) if config.held_out else None
+
+
+def step_rewards_of(config: GrpoConfig, world: World, processor: Any) -> StepRewards:
+    """The config's rewards; a reply may hold no id that is no text, but for its end."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    special = unspeakable_ids(tokenizer, len(tokenizer))
+    return StepRewards(world.encoder, world.sources, config.rewards, parts=config.reward_parts, special=special)
 
 
 def build_trainer(
@@ -75,12 +87,6 @@ def as_dataset(prompts: Sequence[StepPrompt], vision: bool) -> Dataset:
     if vision:
         features["images"] = List(Image())
     return Dataset.from_list(rows, features=Features(features))
-
-
-def special_ids(processor: Any) -> set[int]:
-    """The ids that are no text."""
-    tokenizer = getattr(processor, "tokenizer", processor)
-    return unspeakable_ids(tokenizer, len(tokenizer))
 
 
 def _message(vision: bool) -> dict[str, Any]:

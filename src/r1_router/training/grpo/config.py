@@ -33,6 +33,7 @@ class GrpoConfig:
     adapter: Path | None = None  # none: a fresh one of `rank`
     held_out: Path | None = None
     step_types: tuple[str, ...] = STEP_TYPES  # which steps are trained on
+    swap_share: float = 0.0  # of the steps, held-out ones too: their names swapped for others, which makes them harder
     keep_together: bool = False  # a trajectory's steps in one batch
     max_prompt: int = 1024  # tokens; a longer prompt loses passages, or is dropped
     shorten: bool = True
@@ -87,16 +88,21 @@ class GrpoConfig:
             raise ConfigError(f"grpo.groups_per_pass: {self.groups_per_pass} does not divide prompts ({self.prompts}).")
         if self.checkpoint_updates % self.updates_per_rollout:
             raise ConfigError("grpo.checkpoint_updates: must be a multiple of updates_per_rollout, to resume exactly.")
+        if not 0 <= self.swap_share <= 1:
+            raise ConfigError(f"grpo.swap_share: a share is from 0 to 1, found {self.swap_share}.")
         if self.temperature <= 0:
             raise ConfigError("grpo.temperature: must be above 0, or all replies of a group are the same.")
         if self.max_norm <= 0:
             raise ConfigError("grpo.max_norm: must be above 0; it is where gradients are looked at.")
 
 
-def run_digest(config: GrpoConfig, encoder: str) -> str:
-    """A name for the settings and inputs that determine the result: only an equal run may resume a checkpoint."""
+def run_digest(config: GrpoConfig, world: str) -> str:
+    """A name for the settings and inputs that determine the result: only an equal run may resume a checkpoint.
+
+    `world` names what else does: the encoder, and the names that are swapped.
+    """
     settings = {key: value for key, value in asdict(config).items() if key not in NOT_IN_DIGEST}
-    parts = [settings, encoder, *map(sha256_of, _inputs(config))]
+    parts = [settings, world, *map(sha256_of, _inputs(config))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -14,8 +14,10 @@ from transformers import TrainerCallback
 from r1_router import jsonl
 from r1_router.errors import TrainingError
 from r1_router.training.grpo.config import GrpoConfig
+from r1_router.training.grpo.model import save_policy
 from r1_router.training.grpo.watchdogs import REWARD, Row, new_alarms
 
+Evaluate = Callable[[Path, int], Mapping[str, float]]
 DEV, HELD_OUT = "dev/f1_recall", "eval_reward"
 """What the best weights are chosen by: the loop's score on dev questions, or else the reward on held-out steps."""
 
@@ -85,12 +87,29 @@ class Watch(TrainerCallback):
                 raise TrainingError(f"stopped at update {state.global_step}: {alarm.message}.")
 
 
-def keep_best(folder: Path, record: Record) -> None:
-    """Delete the weights under `folder` of every evaluated step but the best."""
-    best = record.best_step()
-    for kept in folder.glob("*"):
-        if kept.name != str(best):
-            shutil.rmtree(kept)
+class Judge:
+    """Called at an evaluation with the policy and its update: keeps its weights under `folder` while they are best.
+
+    `evaluate(weights, step)` measures the weights of a folder; without it the reward on held-out steps decides.
+    """
+
+    def __init__(self, folder: Path, processor: Any, evaluate: Evaluate | None, record: Record) -> None:
+        self._folder, self._processor, self._evaluate, self._record = folder, processor, evaluate, record
+
+    def __call__(self, model: Any, step: int) -> None:
+        weights = self._folder / str(step)
+        self.save(model, weights)
+        if self._evaluate is not None:
+            scores = self._evaluate(weights, step)
+            self._record.add(step, {f"dev/{name}": value for name, value in scores.items()})
+        best = self._record.best_step()
+        for kept in self._folder.iterdir():
+            if kept.name != str(best):
+                shutil.rmtree(kept)
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the policy's weights to a folder."""
+        save_policy(model, self._processor, folder)
 
 
 def _is_number(value: Any) -> bool:

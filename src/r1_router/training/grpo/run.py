@@ -7,15 +7,17 @@ others, `log.jsonl`, `card.json`, and, until all updates are done, `checkpoints/
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r1_router.errors import DataError, MissingDependency
+from r1_router.errors import ConfigError, DataError, MissingDependency
 from r1_router.files import sha256_of, write_atomically
 from r1_router.training.grpo.config import NOT_IN_DIGEST, GrpoConfig, run_digest
+from r1_router.training.swaps import Swapper
 from r1_router.types import Encoder, Source
 
 if TYPE_CHECKING:
@@ -29,15 +31,16 @@ MARK = "run.txt"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What rewards and evaluation need: an encoder and its name, the sources, and the loop's measures on dev questions.
+    """What rewards and evaluation need: an encoder, the sources, and the loop's measures on dev questions.
 
-    `evaluate(weights, step)` runs the loop with the weights of a folder.
+    `evaluate(weights, step)` runs the loop with the weights of a folder. `name` is that of encoder and swapped names.
     """
 
     encoder: Encoder
-    encoder_name: str
+    name: str
     sources: tuple[Source, ...]
     evaluate: Callable[[Path, int], Mapping[str, float]] | None = None
+    swapper: Swapper | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,57 +56,35 @@ def train(config: GrpoConfig, world: World, listener: Listener | None = None) ->
 
     Raises ConfigError and DataError for what cannot be used, TrainingError where a watchdog stops the run.
     """
-    run = run_digest(config, world.encoder_name)
+    run = run_digest(config, world.name)
     if card := finished_card(config, run):
         return card
-    _require_trl()
-    import torch
-
-    from r1_router.training.grpo.assembly import build_trainer, fitting_prompts, special_ids
-    from r1_router.training.grpo.model import save_policy
-    from r1_router.training.grpo.record import Record, Watch, keep_best
-    from r1_router.training.grpo.rewarding import StepRewards
+    device = _device()
+    from r1_router.training.grpo.assembly import build_trainer, fitting_prompts, step_rewards_of
+    from r1_router.training.grpo.record import Judge, Record, Watch
     from r1_router.training.grpo.trainer import Hooks
     from r1_router.training.model import load_processor
 
-    listener, kept = listener or Listener(), config.output / KEPT
+    listener = listener or Listener()
     checkpoint = whole_checkpoint(config.output / CHECKPOINTS, run)
     record = Record(config.output / LOG, _step_of(checkpoint) if checkpoint else 0, listener.on_row)
     processor = load_processor(config.model)
-    fitted, held_out = fitting_prompts(config, processor)
-
-    def judge(model: Any, step: int, measures: Mapping[str, float]) -> None:
-        save_policy(model, processor, kept / str(step))
-        if world.evaluate is not None:
-            scores = world.evaluate(kept / str(step), step)
-            record.add(step, {f"dev/{name}": value for name, value in scores.items()})
-        keep_best(kept, record)
-
+    fitted, held_out = fitting_prompts(config, processor, world.swapper)
+    judge = Judge(config.output / KEPT, processor, world.evaluate, record)
     trainer = build_trainer(
         config,
-        StepRewards(
-            world.encoder, world.sources, config.rewards, parts=config.reward_parts, special=special_ids(processor)
-        ),
+        step_rewards_of(config, world, processor),
         processor,
         (fitted.prompts, held_out.prompts if held_out else ()),
         Hooks(judge, lambda folder: write_atomically(folder / MARK, run)),
         config.output / CHECKPOINTS,
-        device="cuda" if torch.cuda.is_available() else "cpu",
+        device=device,
         resumed=checkpoint is not None,
     )
     trainer.add_callback(Watch(config, record, listener.tell))
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    updates = trainer.state.global_step
-    save_policy(trainer.accelerator.unwrap_model(trainer.model), processor, config.output / LAST)
-    best = _deliver(config.output, record.best_step(), updates)
-    card = _card(config, run, fitted, record) | {"planned_updates": config.updates, "updates": updates, "best": best}
-    written = json.dumps(card, indent=2)
-    write_atomically(config.output / CARD, written + "\n")
-    if updates == config.updates:
-        for folder in (CHECKPOINTS, KEPT):
-            shutil.rmtree(config.output / folder, ignore_errors=True)
-    card = json.loads(written)
-    return card
+    judge.save(trainer.accelerator.unwrap_model(trainer.model), config.output / LAST)
+    return _finished(config, _card(config, run, fitted, record), trainer.state.global_step, record.best_step())
 
 
 def finished_card(config: GrpoConfig, run: str) -> dict[str, Any] | None:
@@ -130,16 +111,28 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
+def _finished(config: GrpoConfig, card: dict[str, Any], updates: int, best: int | None) -> dict[str, Any]:
+    """Put the best weights in their place, write the card and, after the last update, clear what a resumption needs."""
+    delivered = _deliver(config.output, best, updates)
+    written = json.dumps(card | {"planned_updates": config.updates, "updates": updates, "best": delivered}, indent=2)
+    write_atomically(config.output / CARD, written + "\n")
+    if updates == config.updates:
+        for folder in (CHECKPOINTS, KEPT):
+            shutil.rmtree(config.output / folder, ignore_errors=True)
+    told: dict[str, Any] = json.loads(written)
+    return told
+
+
 def _deliver(output: Path, best: int | None, updates: int) -> int:
-    """Put the best weights into the output folder, or the last where nothing was evaluated; gives their update."""
+    """Copy the best weights to the output folder, or the last where nothing was evaluated; gives their update."""
     source = output / KEPT / str(best)
-    if best in (None, updates) or not source.is_dir():
+    if best is None or best == updates or not source.is_dir():
         best, source = updates, output / LAST
     for path in source.iterdir():
         write_atomically(output / path.name, path.read_bytes())
     if best == updates:
         shutil.rmtree(output / LAST)
-    return updates if best is None else best
+    return best
 
 
 def _card(config: GrpoConfig, run: str, fitted: Fitted, record: Record) -> dict[str, Any]:
@@ -173,9 +166,14 @@ def _mean(values: list[float]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
 
-def _require_trl() -> None:
+def _device() -> str:
+    """Where to train; raises MissingDependency without TRL, ConfigError where several processes share the run."""
     try:
         import datasets  # noqa: F401
+        import torch
         import trl  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingDependency(f"Step-GRPO needs {error.name}: pip install 'r1-router[train]'") from error
+    if torch.cuda.device_count() > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("one process trains on one GPU: set CUDA_VISIBLE_DEVICES to one, or use --engine verl.")
+    return "cuda" if torch.cuda.is_available() else "cpu"

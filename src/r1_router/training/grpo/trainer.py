@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,9 @@ Order = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """`judge(model, step, measures)` is called when the held-out steps are measured, `mark(folder)` for a checkpoint
-    that is whole."""
+    """`judge(model, step)` is called at an evaluation, `mark(folder)` for a checkpoint that is whole."""
 
-    judge: Callable[[Any, int, Mapping[str, float]], None]
+    judge: Callable[[Any, int], None]
     mark: Callable[[Path], None]
 
 
@@ -89,7 +87,7 @@ class StepGrpoTrainer(GRPOTrainer):
 
     def _evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         measures = super()._evaluate(*args, **options) if self.eval_dataset is not None else {}
-        self._hooks.judge(self.model, self.state.global_step, measures)
+        self._hooks.judge(self.model, self.state.global_step)
         return measures
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -100,7 +98,7 @@ class StepGrpoTrainer(GRPOTrainer):
         """None: the run's own card says how it was made."""
 
     def _packs(self) -> bool:
-        return self.accelerator.device.type == "cpu" and self.accelerator.num_processes == 1 and not self._is_vlm
+        return self.accelerator.device.type == "cpu" and not self._is_vlm
 
 
 class _Ordered(Sampler[int]):
@@ -159,8 +157,8 @@ def trl_settings(config: GrpoConfig, folder: Path, device: str, *, resumed: bool
 
 
 def passes(config: GrpoConfig) -> int:
-    """Passes of forward and backward in one update, on each of the processes that share it."""
-    return max(1, config.prompts // (config.groups_per_pass * int(os.environ.get("WORLD_SIZE", "1"))))
+    """Passes of forward and backward in one update."""
+    return config.prompts // config.groups_per_pass
 
 
 def held_out_batch(config: GrpoConfig) -> int:
