@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from retrieval_worlds import introduction_text, table_title
+from searched_worlds import introduction_text, table_title
 
 from r1_router.retrieval.lexical import build_lexical, word_reader, words
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from linked_passages import LinkedPassages
 from numpy.typing import NDArray
-from retrieval_worlds import Halves, OttQa, halves, known_pages, read_ottqa, table_text, table_title
+from searched_worlds import Halves, OttQa, halves, known_pages, read_ottqa, table_text, table_title
 
 from r1_router.retrieval.encoders import SentenceEncoder
 from r1_router.retrieval.images import EfficientNetEncoder

@@ -25,7 +25,7 @@ def models(
 
 
 def checkpoints(
-    names: Annotated[list[str] | None, typer.Argument(help="Names, or `retrievers`; all are listed by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names, or `retrievers`; by default a list.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Fetch without asking.")] = False,
     folder: Annotated[Path, typer.Option(help="Where they go, a folder each.")] = Path("checkpoints"),
 ) -> None:

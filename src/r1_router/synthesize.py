@@ -82,7 +82,11 @@ class Synthesis:
         answered = [item for item in found if item.answer is not None]
         passed = apply(answered, self._filters(name, answered), self.config.most)
         jsonl.rewrite(self._file(name, "kept"), (item.to_json() for item in passed.kept))
-        drops = {"asked": len(found) + reasons[UNREADABLE], "kept": len(passed.kept), "dropped": dict(reasons + passed.dropped)}
+        drops = {
+            "asked": len(found) + reasons[UNREADABLE],
+            "kept": len(passed.kept),
+            "dropped": dict(reasons + passed.dropped),
+        }
         write_atomically(self.config.out / f"{name}.drops.json", json.dumps(drops, indent=1) + "\n")
         return reasons + passed.dropped
 

@@ -101,9 +101,7 @@ def build(
     return Built(folder, job.rows, reused=False)
 
 
-def _inputs(
-    files: Sequence[Path], source: Source, encoder: PassageEncoder, root: Path, language: str | None
-) -> Inputs:
+def _inputs(files: Sequence[Path], source: Source, encoder: PassageEncoder, root: Path, language: str | None) -> Inputs:
     passages, images = checksums(files, root)
     return Inputs(
         source=source.name,

@@ -16,7 +16,7 @@ from r1_router.retrieval_quality import DEPTHS
 Row = dict[str, Any]
 HITS = tuple(f"hit@{k}" for k in DEPTHS)
 COLOURS = ("#0f766e", "#b35c00", "#8250a8")
-WIDTH, HEIGHT, MARGIN = 480, 240, 40
+WIDTH, HEIGHT, MARGIN, LINE = 480, 240, 40, 14
 
 
 class Record(TrainerCallback):
@@ -50,17 +50,18 @@ class Record(TrainerCallback):
 
 
 def curve(rows: Sequence[Mapping[str, Any]]) -> str:
-    """An SVG of the hits over the steps, each line ending in its name and last value."""
+    """An SVG of the hits over the steps, each line with its name and last value beside its end."""
     last = max(rows[-1]["step"], 1)
     parts = [_grid(share) for share in (0, 0.25, 0.5, 0.75, 1)]
-    for name, colour in zip(HITS, COLOURS, strict=True):
+    free = 0.0  # names of lines that end together stand under one another
+    for name, colour in reversed(list(zip(HITS, COLOURS, strict=True))):
         points = " ".join(f"{_x(row['step'] / last):.1f},{_y(row[name]):.1f}" for row in rows)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        end = rows[-1][name]
-        parts.append(f'<text x="{_x(1) + 6:g}" y="{_y(end) + 4:.1f}" fill="{colour}">{name} {end:.3f}</text>')
-    parts.append(
-        f'<text x="{_x(0):g}" y="{HEIGHT - 8}">step 0</text><text x="{_x(1) - 20:g}" y="{HEIGHT - 8}">{last}</text>'
-    )
+        at = max(_y(rows[-1][name]) + 4, free)
+        free = at + LINE
+        parts.append(f'<text x="{_x(1) + 6:g}" y="{at:.1f}" fill="{colour}">{name} {rows[-1][name]:.3f}</text>')
+    ends = ((_x(0), "step 0"), (_x(1) - 20, str(last)))
+    parts += [f'<text x="{x:g}" y="{HEIGHT - 8}">{label}</text>' for x, label in ends]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + 60} {HEIGHT}" font-family="sans-serif"'
     return f'{head} font-size="12"><title>hit@k on held-out questions</title>{"".join(parts)}</svg>\n'
 
