@@ -89,6 +89,26 @@ def test_image_goes_as_data_url(server: Server, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["base is not a multimodal model", "This model does not support image input", "image input is not supported"],
+)
+def test_a_model_that_sees_no_images_gets_the_text_alone(server: Server, tmp_path: Path, words: str) -> None:
+    (tmp_path / "flag.png").write_bytes(b"picture")
+    parts = [{"type": "text", "text": "whose?"}, {"type": "image", "image": str(tmp_path / "flag.png")}]
+    server.script = [(400, words.encode()), (400, words.encode()), (200, json.dumps(GOOD).encode())]
+    llm = OpenAILLM([server.url], "m", first_wait=0.001)
+
+    async def two_at_once_and_one_more() -> None:
+        chats = [llm.chat([{"role": "user", "content": parts}], sampling=Sampling()) for _ in range(2)]
+        await asyncio.gather(*chats)
+        await llm.chat([{"role": "user", "content": parts}], sampling=Sampling())
+
+    asyncio.run(two_at_once_and_one_more())
+    contents = [body["messages"][0]["content"] for body in server.bodies]
+    assert [content == "whose?" for content in contents] == [False, False, True, True, True]
+
+
 @pytest.mark.parametrize("bad", [(429, b"slow down"), (500, b"oops"), (200, b"garbage"), (200, b'{"choices": []}')])
 def test_passing_faults_are_tried_again(server: Server, bad: tuple[int, bytes]) -> None:
     server.script = [bad, bad, *server.script]

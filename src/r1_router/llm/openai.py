@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from r1_router.errors import ConfigError, EngineError, PromptTooLong
+from r1_router.llm.content import text_only
 from r1_router.types import Message, Reply, Sampling
 
 TRIES = 6
@@ -24,6 +25,11 @@ _TOO_LONG = re.compile(
     r"(context|model|sequence)[ _](length|window)|exceeds? the (available )?context|too many tokens", re.IGNORECASE
 )
 """How servers word a prompt that does not fit: vLLM and OpenAI, SGLang, llama.cpp."""
+_SEES_NOTHING = re.compile(
+    r"not a multimodal model|(does not|doesn't|not) support (image|vision|multimodal)|image input is not supported",
+    re.IGNORECASE,
+)
+"""How vLLM, SGLang and llama.cpp refuse a picture that their model has no eyes for."""
 _WORTH_RETRYING = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
@@ -32,8 +38,8 @@ class OpenAILLM:
 
     `base_urls` end before `/chat/completions`; each request goes to the server with the fewest in flight, a second try
     to another one where there is one. `api_key_env` names the environment variable that holds the key, so that no key
-    stands in a config. Images are sent as data URLs; token ids in `banned` are never drawn. Raises EngineError once the
-    tries are used up.
+    stands in a config. Images are sent as data URLs, unless a server says that its model sees none: then the texts
+    alone. Token ids in `banned` are never drawn. Raises EngineError once the tries are used up.
     """
 
     def __init__(
@@ -52,17 +58,18 @@ class OpenAILLM:
         self._first_wait = first_wait
         self._extra = {"logit_bias": {str(id_): -100 for id_ in banned}} if banned else {}
         self._timeout = timeout
+        self._sees = True
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        body = request_body(self._model, messages, sampling) | self._extra
         url = problem = ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * (1 + random.random()))
             url = self._least_busy(but=url)
-            outcome = await self._post(url, body)
+            seen = messages if self._sees else text_only(messages)
+            outcome = await self._post(url, request_body(self._model, seen, sampling) | self._extra)
             if isinstance(outcome, Reply):
                 return outcome
             problem = outcome
@@ -100,6 +107,9 @@ class OpenAILLM:
             return f"HTTP {response.status_code}: {response.text[:200]}"
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG.search(response.text):
             raise PromptTooLong(f"{url}: {response.text[:500]}")
+        if response.status_code == httpx.codes.BAD_REQUEST and _SEES_NOTHING.search(response.text):
+            self._sees = False
+            return "the model sees no images"
         if response.is_error:
             raise EngineError(f"{url}: HTTP {response.status_code}: {response.text[:500]}")
         return _read_reply(response)

@@ -115,6 +115,10 @@ def server_arguments(model: str, adapter: Path | None, dtype: str, context: int 
     """The command line of one server; sampling defaults that come with a model are not to change ours."""
     arguments = ["--model", model, "--served-model-name", BASE, "--host", "127.0.0.1", "--dtype", dtype]
     arguments += ["--enable-prefix-caching", "--generation-config", "vllm"]
+    if not _device_count():
+        arguments.append(
+            "--no-enable-chunked-prefill"
+        )  # a prompt read in parts ends the CPU build if its chat has a seed
     if context is not None:
         arguments += ["--max-model-len", str(context)]
     if adapter is not None:
