@@ -116,9 +116,8 @@ def server_arguments(model: str, adapter: Path | None, dtype: str, context: int 
     arguments = ["--model", model, "--served-model-name", BASE, "--host", "127.0.0.1", "--dtype", dtype]
     arguments += ["--enable-prefix-caching", "--generation-config", "vllm"]
     if not _device_count():
-        arguments.append(
-            "--no-enable-chunked-prefill"
-        )  # a prompt read in parts ends the CPU build if its chat has a seed
+        # Where a prompt is read in parts, a seeded chat ends the CPU build: its generators have no offset to set back.
+        arguments.append("--no-enable-chunked-prefill")
     if context is not None:
         arguments += ["--max-model-len", str(context)]
     if adapter is not None:
