@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from r1_router.corpora.pages import missing, parse_html, title_of_name
 from r1_router.corpora.rows import Outcome, Row, Skipped, each_file, read_text, text_of
 from r1_router.corpora.windows import Windowing, titled_segments
-from r1_router.errors import DataError, MissingDependency
+from r1_router.errors import DataError
 
 Part = tuple[str, str, str] | Skipped
 """Id, title and text of a document, or of a section of one."""
@@ -43,7 +44,7 @@ def read_documents_of(source: Path, windowing: Windowing | None = None) -> Itera
 
 
 def _from_text(path: Path, name: str) -> Iterator[Part]:
-    yield name, _title(path), read_text(path)
+    yield name, title_of_name(path), read_text(path)
 
 
 def _from_markdown(path: Path, name: str) -> Iterator[Part]:
@@ -56,7 +57,7 @@ def _from_markdown(path: Path, name: str) -> Iterator[Part]:
             sections.append((heading[2], []))
         elif not _FENCE.match(line):
             sections[-1][1].append(line if fenced else _unmarked(line))
-    document = document or _title(path)
+    document = document or title_of_name(path)
     for number, (heading_text, lines) in enumerate(sections):
         if text := "\n".join(lines).strip():
             title = document if heading_text in ("", document) else f"{document}: {heading_text}"
@@ -69,15 +70,8 @@ def _unmarked(line: str) -> str:
 
 
 def _from_html(path: Path, name: str) -> Iterator[Part]:
-    try:
-        from lxml import etree, html
-    except ModuleNotFoundError as error:
-        raise _missing("lxml") from error
-    try:
-        page = html.document_fromstring(read_text(path).encode(), parser=html.HTMLParser(encoding="utf-8"))
-    except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise DataError(f"{path}: no HTML ({error}); save the page again.") from error
-    title = " ".join(page.findtext(".//title", "").split()) or _title(path)
+    page, title = parse_html(path)
+    title = title or title_of_name(path)
     body = page.find("body")
     body = page if body is None else body
     for hidden in list(body.iter(*HIDDEN_TAGS)):
@@ -110,10 +104,10 @@ def _from_pdf(path: Path, name: str) -> Iterator[Part]:
         from pypdf import PdfReader
         from pypdf.errors import PyPdfError
     except ModuleNotFoundError as error:
-        raise _missing("pypdf") from error
+        raise missing("pypdf") from error
     try:
         reader = PdfReader(path)
-        title = str((reader.metadata and reader.metadata.title) or "") or _title(path)
+        title = str((reader.metadata and reader.metadata.title) or "") or title_of_name(path)
         pages = [page.extract_text() for page in reader.pages]
     except (PyPdfError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: no PDF that can be read ({error}); save it again, without a password.") from error
@@ -122,14 +116,6 @@ def _from_pdf(path: Path, name: str) -> Iterator[Part]:
             yield f"{name}/page-{number}", title, text
         else:
             yield Skipped(f"{path}, page {number}: no text in it; a scan has to be recognised first")
-
-
-def _title(path: Path) -> str:
-    return path.name.partition(".")[0].replace("_", " ").replace("-", " ")
-
-
-def _missing(package: str) -> MissingDependency:
-    return MissingDependency(f'{package} is not installed; these files need: pip install -e ".[corpora]"')
 
 
 READERS: dict[str, Callable[[Path, str], Iterator[Part]]] = {

@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from r1_router.corpora.pages import missing, parse_html, title_of_name
 from r1_router.corpora.rows import Row, Skipped, read_text
 from r1_router.corpora.table_records import tables_of_json
 from r1_router.corpora.tables import Table, table_of
-from r1_router.errors import DataError, MissingDependency
+from r1_router.errors import DataError
 
 Found = Table | Row | Skipped
 TABFACT = ".html.csv"
@@ -61,7 +62,7 @@ def _title(path: Path) -> str:
         about = path.parents[2] / "page" / f"{page_file}-page" / f"{path.stem}.json"
         if about.is_file():
             return str(_json(about).get("title", ""))
-    return path.name.partition(".")[0].replace("_", " ").replace("-", " ")
+    return title_of_name(path)
 
 
 @lru_cache(maxsize=8)
@@ -79,7 +80,7 @@ def _from_parquet(path: Path, name: str) -> Iterator[Found]:
     try:
         import pyarrow.parquet as parquet
     except ModuleNotFoundError as error:
-        raise _missing("pyarrow") from error
+        raise missing("pyarrow") from error
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
@@ -93,7 +94,7 @@ def _from_excel(path: Path, name: str) -> Iterator[Found]:
     try:
         from openpyxl import load_workbook
     except ModuleNotFoundError as error:
-        raise _missing("openpyxl") from error
+        raise missing("openpyxl") from error
     try:
         book = load_workbook(path, read_only=True, data_only=True)
         sheets = [
@@ -109,15 +110,8 @@ def _from_excel(path: Path, name: str) -> Iterator[Found]:
 
 def _from_html(path: Path, name: str) -> Iterator[Found]:
     """Every table that holds no other; cells over several rows or columns are repeated in each."""
-    try:
-        from lxml import etree, html
-    except ModuleNotFoundError as error:
-        raise _missing("lxml") from error
-    try:
-        page = html.document_fromstring(read_text(path).encode(), parser=html.HTMLParser(encoding="utf-8"))
-    except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise DataError(f"{path}: no HTML ({error}); save the page again.") from error
-    title = " ".join(page.findtext(".//title", "").split()) or _title(path)
+    page, title = parse_html(path)
+    title = title or _title(path)
     tables = [table for table in page.iter("table") if table.find(".//table") is None]
     if not tables:
         raise DataError(f"{path}: no <table> in it; leave the file out, or read it with `corpus documents`.")
@@ -153,10 +147,6 @@ def _grid(table: Any) -> list[list[str]]:
 def _span(cell: Any, name: str) -> int:
     value = cell.get(name, "1")
     return min(max(int(value), 1), 1000) if value.isdecimal() else 1
-
-
-def _missing(package: str) -> MissingDependency:
-    return MissingDependency(f'{package} is not installed; these files need: pip install -e ".[corpora]"')
 
 
 READERS: dict[str, Callable[[Path, str], Iterator[Found]]] = {
