@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def load_yaml(name: str) -> Any:
     return yaml.safe_load(resources.files("r1_router.factbook").joinpath(name).read_text("utf-8"))
 
 
+@cache
 def load_regions() -> Regions:
     """`of` maps a country code to (split, region)."""
     raw = load_yaml("regions.yaml")
