@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from background import heeding_ctrl_c
 from r1_router.corpora.build import REFERENCE, Settings, build_corpus
 from r1_router.corpora.dump import Dump, documents, open_dump
 from r1_router.corpora.pieces import Document, Failure, Fault, Found, Rules, Skip
@@ -240,7 +241,8 @@ def running(session: int) -> list[str]:
 def test_ctrl_c_stops_workers_and_all_and_the_same_command_goes_on(tmp_path: Path) -> None:
     path = dump_of(tmp_path / "dump.xml.bz2", 12_000)
     command = [*RUN, str(path), "-o", str(tmp_path / "c"), "--workers", "2"]
-    process = subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    with heeding_ctrl_c():
+        process = subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stderr=subprocess.PIPE, text=True)
     journal = tmp_path / "c" / ".work" / "journal.jsonl"
     while not journal.exists() and process.poll() is None:
         time.sleep(0.01)

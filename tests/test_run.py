@@ -6,12 +6,13 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from background import heeding_ctrl_c
 from r1_router import jsonl
 from r1_router.errors import ConfigError, DataError, EngineError
 from r1_router.llm.scripted import ScriptedLLM
@@ -127,15 +128,6 @@ def test_no_more_than_the_bound_are_in_flight(tmp_path: Path) -> None:
     assert most == 5
 
 
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """A process started in the background ignores SIGINT, and its children with it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     async def stuck_after_five(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
         if question.id == "q5":  # by then the loop runs: an earlier signal would hit the test, not the run
@@ -145,7 +137,8 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
         return Trajectory(question, answer=Answer("", "x"))
 
     started = time.perf_counter()
-    outcome = run_questions(stuck_after_five, QUESTIONS, ScriptedLLM([]), SHELVES, path=tmp_path / "r.jsonl")
+    with heeding_ctrl_c():
+        outcome = run_questions(stuck_after_five, QUESTIONS, ScriptedLLM([]), SHELVES, path=tmp_path / "r.jsonl")
     assert time.perf_counter() - started < 10
     assert outcome.interrupted and len(outcome.trajectories) == 5
     assert len(list(jsonl.read(tmp_path / "r.jsonl"))) == 5
