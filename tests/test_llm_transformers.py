@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -162,3 +164,15 @@ def test_wrong_settings_say_what_is_known(model: Path, tmp_path: Path) -> None:
         TransformersLLM(model, dtype="float8")
     with pytest.raises(EngineError, match="r1-router models"):
         TransformersLLM(tmp_path / "nothing")
+
+
+def test_an_engine_that_is_let_go_is_freed(model: Path) -> None:
+    llm = TransformersLLM(model)
+    ask(llm, chats(2), [Sampling(max_tokens=4)] * 2)
+    gone = weakref.ref(llm)
+    gc.disable()
+    try:
+        del llm
+        assert gone() is None
+    finally:
+        gc.enable()

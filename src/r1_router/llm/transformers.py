@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,8 @@ class TransformersLLM:
         self._waiting: deque[Request] = deque()
         self._futures: dict[Request, asyncio.Future[None]] = {}
         self._pump: asyncio.Task[None] | None = None
-        self._tokens_of = lru_cache(maxsize=64)(self._tokenize)
+        # A cache of a method would hold the engine itself: a training run loads one at each evaluation and lets it go.
+        self._tokens_of = lru_cache(maxsize=64)(partial(_tokenize, self._tokenizer))
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
         """One reply; raises PromptTooLong where the prompt fills the context, EngineError where decoding failed."""
@@ -100,7 +101,7 @@ class TransformersLLM:
 
     def _encode(self, messages: list[Message]) -> tuple[list[int], int]:
         """The prompt's token ids, and how many of them all prompts share that differ in the last message only."""
-        prompt = self._tokenize(self._render(messages, add_generation_prompt=True))
+        prompt = _tokenize(self._tokenizer, self._render(messages, add_generation_prompt=True))
         beginning = self._tokens_of(self._render(messages[:-1])) if len(messages) > 1 else []
         return prompt, len(beginning) if prompt[: len(beginning)] == beginning else 0
 
@@ -110,9 +111,10 @@ class TransformersLLM:
         )
         return text
 
-    def _tokenize(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
+
+def _tokenize(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def _load(model: str | Path, adapter: str | Path | None, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
