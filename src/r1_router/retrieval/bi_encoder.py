@@ -24,7 +24,6 @@ TABLE_TOKENS = ("[Title]", "[Section title]", "[Caption]", "[Table name]", "[Hea
 """What marks the parts of a linearised table; known to the table tower's tokenizer only."""
 QUESTION_LENGTH = 64
 TABLE_LENGTH = 512
-POOLINGS = ("pooler", "mean")
 SIDES = ("question", "table")
 SETTINGS = "bi_encoder.json"
 RELEASED_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
