@@ -21,6 +21,11 @@ class Doubler:
         self.threads: set[int] = set()
         self._seconds = seconds
 
+    async def called(self) -> None:
+        """Until a call is under way."""
+        while not self.batches:
+            await asyncio.sleep(0.001)
+
     def __call__(self, items: list[int]) -> list[int | Exception]:
         self.batches.append(items)
         self.threads.add(threading.get_ident())
@@ -58,16 +63,16 @@ def test_no_call_is_larger_than_max_batch() -> None:
 
 
 def test_what_comes_while_a_call_runs_goes_out_together_in_the_next() -> None:
-    double = Doubler(seconds=0.1)
+    double = Doubler(seconds=0.2)
 
     async def test() -> None:
         batcher = Batcher(double, 8)
         late: list[asyncio.Task[int]] = []
         first = asyncio.create_task(batcher(0))
-        await asyncio.sleep(0.03)
+        await double.called()
         for item in (1, 2, 3):
             late.append(asyncio.create_task(batcher(item)))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         assert [await first, *await asyncio.gather(*late)] == [0, 2, 4, 6]
 
     run(test)
@@ -112,14 +117,14 @@ def test_a_calls_failure_reaches_every_await_and_the_next_call_works(
 
 
 def test_a_cancelled_await_leaves_the_queue_and_disturbs_no_other() -> None:
-    double = Doubler(seconds=0.05)
+    double = Doubler(seconds=0.2)
 
     async def test() -> None:
         batcher = Batcher(double, 8)
         running = [asyncio.create_task(batcher(item)) for item in (1, 2)]
-        await asyncio.sleep(0.02)
+        await double.called()
         queued = [asyncio.create_task(batcher(item)) for item in (3, 4)]
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         running[0].cancel()
         queued[0].cancel()
         assert await running[1] == 4
@@ -132,7 +137,7 @@ def test_a_cancelled_await_leaves_the_queue_and_disturbs_no_other() -> None:
 
 
 def test_a_batcher_outlives_an_event_loop_that_ended_amid_a_call() -> None:
-    batcher = Batcher(Doubler(seconds=0.05), 1)
+    batcher = Batcher(Doubler(seconds=0.3), 1)
 
     async def cut_short() -> None:
         await asyncio.wait_for(asyncio.gather(batcher(1), batcher(2)), timeout=0.02)

