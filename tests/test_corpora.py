@@ -13,7 +13,7 @@ import pytest
 
 from r1_router import jsonl
 from r1_router.corpora.build import REFERENCE, Settings
-from r1_router.corpora.passages import passages, skip_reason
+from r1_router.corpora.passages import passage_lines, skip_reason
 from r1_router.corpora.pieces import Document, Failure, Fault, Rules, Skip
 from r1_router.corpora.wikiextractor import read_documents
 from r1_router.corpora.windows import Windowing
@@ -39,7 +39,7 @@ def texts(path: Path, settings: Settings) -> list[str]:
     """The passages of one file, in order."""
     kept = [one for one in read_documents(path, settings.rules) if isinstance(one, Document)]
     kept = [one for one in kept if skip_reason(one, settings.rules) is None]
-    return [row["text"] for one in kept for row in passages(one, settings.windowing)]
+    return [json.loads(line)["text"] for one in kept for line in passage_lines(one, settings.windowing)]
 
 
 def written(path: Path, raw: str | bytes) -> Path:

@@ -187,25 +187,20 @@ class Batch:
 
 def documents(xml: bytes, rules: Rules, unseen: frozenset[str] = CANONICAL, before: int = 0) -> Iterator[Found | Skip]:
     """Every page of `xml` in order, as a document, a failure or a skip; `before` is the number of pages before it."""
-    number, at = before, 0
-    while (start := xml.find(PAGE, at)) >= 0:
-        number += 1
-        end = xml.find(PAGE_END, start)
-        another = xml.find(PAGE, start + len(PAGE), end if end >= 0 else len(xml))
-        if another >= 0 or end < 0:
+    for number, page in enumerate(xml.split(PAGE)[1:], before + 1):
+        end = page.rfind(PAGE_END)
+        if end < 0:
             yield Failure(Fault.NO_END, number)
-            at = another if another >= 0 else len(xml)
-        else:
-            try:
-                yield _page(xml[start:end], number, rules, unseen)
-            except UnicodeDecodeError:
-                yield Failure(Fault.NOT_UTF8, number)
-            at = end
+            continue
+        try:
+            yield _page(page[:end], number, rules, unseen)
+        except UnicodeDecodeError:
+            yield Failure(Fault.NOT_UTF8, number)
 
 
 def _page(page: bytes, number: int, rules: Rules, unseen: frozenset[str]) -> Found | Skip:
     """One page; of several revisions the last, which is the newest."""
-    head = page.partition(b"<revision>")[0]
+    head = page[: page.find(b"<revision>")]
     found = _HEAD.search(head)
     if not found or not (title := html.unescape(found["title"].decode()).strip()):
         return Failure(Fault.NO_TITLE, number)
@@ -232,14 +227,14 @@ def _text(page: bytes) -> str | None:
         return None
     if page[start - 2 : start] == b"/>":
         return ""
-    end = page.find(b"</text>", start)
+    end = page.rfind(b"</text>", start)
     return _unescaped(page[start:end]) if end >= 0 else None
 
 
 def _unescaped(xml: bytes) -> str:
     """XML's own escapes only: others are the wikitext's. Raises UnicodeDecodeError for what is not UTF-8."""
     for escape, character in _ESCAPES:
-        xml = xml.replace(escape, character)
+        xml = character.join(xml.split(escape))  # `replace` at two thirds of its time: it looks through the text twice
     return xml.decode()
 
 

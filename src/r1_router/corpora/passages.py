@@ -23,10 +23,11 @@ def skip_reason(document: Document, rules: Rules = Rules.MENDED) -> Skip | None:
     return next((skip for skip, applies in _CHECKS[rules] if applies(document)), None)
 
 
-def passages(document: Document, windowing: Windowing) -> Iterator[dict[str, str]]:
-    """The document's passages, title first; ids are the document's with the window's number, from 0."""
-    for number, text in enumerate(titled_segments(document.text, document.title, windowing)):
-        yield {"id": f"{document.id}/{number}", "title": document.title, "text": text}
+def passage_lines(document: Document, windowing: Windowing) -> list[str]:
+    """The document's passages, title first, each a line of JSON; ids are the document's with the window's number."""
+    head, middle = f'{{"id": "{_escaped(document.id)}/', f'", "title": "{_escaped(document.title)}", "text": "'
+    texts = titled_segments(document.text, document.title, windowing, _escaped)
+    return [f'{head}{number}{middle}{text}"}}\n' for number, text in enumerate(texts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def write_passages(task: Task) -> Done:
             elif isinstance(outcome, Skip):
                 counts[outcome.value] += 1
             else:
-                rows = [line_of(row) for row in passages(outcome, task.windowing)]
+                rows = passage_lines(outcome, task.windowing)
                 file.write("".join(rows).encode())
                 ids.append(outcome.id)
                 counts.update({KEPT: 1, PASSAGES: len(rows), NOT_CLOSED: int(not outcome.closed)})
@@ -99,6 +100,11 @@ def _outcomes(task: Task) -> Iterator[Found | Skip]:
 def line_of(row: Mapping[str, str]) -> str:
     """The row as `json.dumps` has it and a newline, at half its time: an encoder of strings alone needs no walk."""
     return "{" + ", ".join([f'"{name}": {_QUOTED(value)}' for name, value in row.items()]) + "}\n"
+
+
+def _escaped(text: str) -> str:
+    """As it stands between a JSON string's quotation marks."""
+    return _QUOTED(text)[1:-1]
 
 
 _QUOTED = json.JSONEncoder(ensure_ascii=False).encode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -46,7 +47,10 @@ def append(folder: Path, end: End, source: Path, passages: int, limit: int) -> E
                 end = End(end.shard + 1)
             count = min(passages, limit - end.passages)
             with open(shard_path(folder, end.shard), "ab") as shard:
-                shard.writelines(islice(lines, count))
+                if count == passages:
+                    shutil.copyfileobj(lines, shard)  # all that is left
+                else:
+                    shard.writelines(islice(lines, count))
                 shard.flush()
                 os.fsync(shard.fileno())
                 end = End(end.shard, end.passages + count, shard.tell())

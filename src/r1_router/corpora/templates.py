@@ -15,10 +15,11 @@ Arguments = Mapping[str, str]
 
 def rendered(template: re.Match[str]) -> str:
     """What the template shows; its group 1 is all between the braces, with inner templates shown already."""
-    name, bar, rest = template[1].partition("|")
-    name = name.strip().lower().replace("_", " ")
+    inside = template[1]
+    bar = inside.find("|")
+    name = (inside if bar < 0 else inside[:bar]).strip().lower().replace("_", " ")
     show = _SHOWN.get(name) or (_first if name.startswith(_FIRST_BY_PREFIX) else None)
-    return show(_arguments(rest) if bar else {}) if show else ""
+    return show(_arguments(inside[bar + 1 :]) if bar >= 0 else {}) if show else ""
 
 
 def _arguments(text: str) -> Arguments:

@@ -35,7 +35,7 @@ _ELEMENT = re.compile(
 )
 _PARAMETER = re.compile(r"\{\{\{[^{}]*+\}\}\}")
 _TEMPLATE = re.compile(r"\{\{([^{}]*+(?:(?:\{(?!\{)|\}(?!\}))[^{}]*+)*+)\}\}")
-_TABLE_MARK = re.compile(r"^[ \t:*#]*(?:(\{\|)|\|\}(?!\}))", re.MULTILINE)
+_TABLE_MARK = re.compile(r"\n[ \t:*#]*(?:(\{\|)|\|\}(?!\}))")
 _TABLE_LINE = re.compile(r"^[ \t]*(?:\{\||[|!]).*\n?", re.MULTILINE)
 _OUTSIDE_LINK = re.compile(
     r"\[(?:(?:(?:https?|ftp|irc|news):)?//[^][\s<>]*+[ \t]*+([^][\n]*+)|mailto:[^][\n]*+)\]", re.IGNORECASE
@@ -51,6 +51,9 @@ _EMPTY = re.compile(r"\((?:[ \xa0,;:/]|or|and)*\)")
 _OPENED = re.compile(r"\([ \xa0,;:]+")
 _GONE = "\0"
 """Stands for a moment where empty brackets stood; no XML text can hold it."""
+_ITEMS = "*#:;"
+_MARKS = f"=-.|{{}}{_ITEMS}"
+"""What a line begins with that may be more, or less, than a paragraph."""
 _HEADING = re.compile(r"(={1,6})\s*(.*?)\s*\1\s*\Z")
 _END_MATTER = frozenset(
     {
@@ -112,10 +115,11 @@ def _without_tables(text: str) -> str:
     """Cut each outermost table out; of one that nothing closes, only the lines that begin as a table's do."""
     if "{|" not in text:
         return text
-    kept, position, depth, start = [], 0, 0, 0
+    text = f"\n{text}"
+    kept, position, depth, start = [], 1, 0, 0
     for mark in _TABLE_MARK.finditer(text):
         if mark[1]:
-            start = start if depth else mark.start()
+            start = start if depth else mark.start() + 1
             depth += 1
         elif depth:
             depth -= 1
@@ -157,19 +161,23 @@ def _lines(text: str) -> list[str]:
     found: list[str] = []
     waiting: list[tuple[int, str]] = []  # headings that no text has followed yet
     end_matter = False
-    for line in text.split("\n"):
+    for line in text.replace("\xa0", " ").replace("\t", " ").split("\n"):
         line = line.strip()
-        if not line or line.strip("-.|{}") == "":
+        if not line:
             continue
-        if line[0] == "=" and (heading := _HEADING.match(line)):
-            level, title = len(heading[1]), heading[2]
-            waiting = [one for one in waiting if one[0] < level]
-            waiting.append((level, title if title.endswith((".", "?", "!")) else f"{title}."))
-            end_matter = title.lower() in _END_MATTER
-            continue
-        if line[0] in "*#:;" and (end_matter or not (line := line.lstrip("*#:; "))):
-            continue
-        found += [title for _, title in waiting]
-        waiting.clear()
-        found.append(" ".join(line.split()) if "  " in line or "\xa0" in line or "\t" in line else line)
+        if line[0] in _MARKS:
+            if not line.strip("-.|{}"):
+                continue
+            if line[0] == "=" and (heading := _HEADING.match(line)):
+                level, title = len(heading[1]), heading[2]
+                waiting = [one for one in waiting if one[0] < level]
+                waiting.append((level, title if title.endswith((".", "?", "!")) else f"{title}."))
+                end_matter = title.lower() in _END_MATTER
+                continue
+            if line[0] in _ITEMS and (end_matter or not (line := line.lstrip("*#:; "))):
+                continue
+        if waiting:
+            found += [title for _, title in waiting]
+            waiting.clear()
+        found.append(" ".join(line.split()) if "  " in line else line)
     return found

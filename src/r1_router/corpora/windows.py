@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from r1_router.errors import ConfigError
@@ -36,21 +37,38 @@ class Windowing:
         left_over = words % self.size if self.duplicate_last else (words - self.size) % self.stride
         return [*starts, words - self.size] if left_over else starts
 
+    def windows(self, words: Sequence[str], written: Callable[[str], str] = str) -> list[str]:
+        """The windows of a text longer than one, single spaces between their words.
 
-def segments(text: str, title: str, windowing: Windowing) -> list[str]:
+        `written` may put something else for each character. Words that stand in several windows are joined and written
+        once, which halves the time at the published stride.
+        """
+        starts = self.starts(len(words))
+        if self.size % self.stride:
+            return [written(" ".join(words[at : at + self.size])) for at in starts]
+        strides = [written(" ".join(words[at : at + self.stride])) for at in range(0, len(words), self.stride)]
+        each = self.size // self.stride
+        whole = [at // self.stride for at in starts if at % self.stride == 0]
+        found = [" ".join(strides[at : at + each]) for at in whole]
+        return found if len(found) == len(starts) else [*found, written(" ".join(words[-self.size :]))]
+
+
+def segments(text: str, title: str, windowing: Windowing, written: Callable[[str], str] = str) -> list[str]:
     """The windows of `text`; one that fits in a window stays as it is, without the title.
 
-    In a longer one, words are joined by single spaces and the title goes before each window.
+    In a longer one, words are joined by single spaces and the title goes before each window. `written` is as for
+    `Windowing.windows`.
     """
     words = text.split()
     if len(words) < FEWEST_WORDS:
         return []
     if len(words) <= windowing.size:
-        return [text]
-    return [f"{title} {' '.join(words[at : at + windowing.size])}" for at in windowing.starts(len(words))]
+        return [written(text)]
+    title = written(title)
+    return [f"{title} {window}" for window in windowing.windows(words, written)]
 
 
-def titled_segments(text: str, title: str, windowing: Windowing) -> list[str]:
+def titled_segments(text: str, title: str, windowing: Windowing, written: Callable[[str], str] = str) -> list[str]:
     """As `segments`, with the title before a text that fits in one window too: its line breaks stay."""
-    found = segments(text, title, windowing)
-    return [f"{title} {text}"] if len(found) == 1 else found
+    found = segments(text, title, windowing, written)
+    return [f"{written(title)} {found[0]}"] if len(found) == 1 else found
