@@ -51,8 +51,9 @@ def kill(row):
     if row.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-paths = map(Path, sys.argv[1:])
-train(SftConfig(*paths, rank=4, alpha=8, batch_size=3, epochs=2, warmup_steps=2, checkpoint_steps=2), kill)
+lora, *paths = sys.argv[1:]
+settings = dict(rank=4, alpha=8, batch_size=3, epochs=2, warmup_steps=2, checkpoint_steps=2)
+train(SftConfig(*map(Path, paths), lora=lora == "lora", **settings), kill)
 """
 
 
@@ -128,21 +129,46 @@ def test_overfits_eight_rows_and_writes_what_peft_loads(config: SftConfig) -> No
         assert tuple(reply[0].tolist()) == example.ids
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(config: SftConfig) -> None:
-    config = dataclasses.replace(config, checkpoint_steps=2)
+@pytest.mark.parametrize(
+    "lora, files", [(True, ("adapter_model.safetensors", "adapter_config.json")), (False, ("model.safetensors",))]
+)
+def test_a_killed_run_resumes_to_the_same_bytes(config: SftConfig, lora: bool, files: tuple[str, ...]) -> None:
+    config = dataclasses.replace(config, lora=lora, checkpoint_steps=2)
     whole = dataclasses.replace(config, output=config.output / "whole")
     train(whole)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     paths = [str(path) for path in (config.model, config.data, config.output)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *paths], env=environment, check=False)
+    words = ["lora" if lora else "all", *paths]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     steps: list[int] = []
     card = train(config, lambda row: steps.append(row.step))
     assert steps == [5, 6]  # step 5 came after the last checkpoint, so it is taken again
-    for name in ("adapter_model.safetensors", "adapter_config.json"):
+    for name in files:
         assert (config.output / name).read_bytes() == (whole.output / name).read_bytes()
     assert losses(config) == losses(whole) and card["steps"] == len(losses(config)) == 6
     assert not (config.output / CHECKPOINT).exists()
+
+
+def test_all_weights_are_trained_to_a_model_of_its_own(config: SftConfig) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    card = train(dataclasses.replace(config, lora=False, batch_size=8, epochs=150, learning_rate=0.01))
+    assert card["final_loss"] < 0.05
+    tokenizer, tuned = AutoTokenizer.from_pretrained(config.output), AutoModelForCausalLM.from_pretrained(config.output)
+    example = load_examples(config.data, tokenizer, 512)[0][0]
+    prompt = torch.tensor([example.ids[: example.prompt_length]])
+    reply = tuned.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=5)
+    assert tuple(reply[0].tolist()) == example.ids
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_gradient_checkpointing_changes_no_weight(config: SftConfig, lora: bool) -> None:
+    config = dataclasses.replace(config, lora=lora)
+    train(config)
+    sparing = dataclasses.replace(config, output=config.output / "sparing", gradient_checkpointing=True)
+    train(sparing)
+    assert losses(sparing) == pytest.approx(losses(config), rel=1e-5)
 
 
 def test_a_finished_run_is_not_run_again(config: SftConfig) -> None:
@@ -252,6 +278,8 @@ def test_a_vision_model_learns_from_rows_with_and_without_pictures(tmp_path: Pat
     expected = torch.nn.functional.cross_entropy(logits[batch.rows, batch.columns], batch.targets)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-4) and ours.item() != pytest.approx(blind.item())
     assert train(config)["steps"] == 3
+    whole = load_model(dataclasses.replace(config, lora=False))
+    assert {"visual" in name for name, one in whole.named_parameters() if not one.requires_grad} == {True}
     saved = json.loads((config.output / "adapter_config.json").read_text(encoding="utf-8"))
     assert "qkv" not in saved["target_modules"] or saved["exclude_modules"]
 

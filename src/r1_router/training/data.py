@@ -40,6 +40,11 @@ class Batch:
     targets: Tensor
     seen: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def to(self, device: str) -> Batch:
+        """The same on a device."""
+        ids, rows, columns, targets = (part.to(device) for part in (self.ids, self.rows, self.columns, self.targets))
+        return Batch(ids, rows, columns, targets, {name: value.to(device) for name, value in self.seen.items()})
+
 
 def load_examples(path: Path, processor: Any, max_length: int) -> tuple[list[Example], int]:
     """Read a JSONL file of step rows; returns the examples and how many rows were over `max_length` tokens.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn import Module
 from torch.nn.functional import cross_entropy
 from transformers import (
     AutoModelForCausalLM,
@@ -55,19 +57,23 @@ def load_processor(folder: Path) -> Any:
     return load_still_processor(folder)
 
 
-def load_model(config: SftConfig) -> PeftModel:
-    """Frozen weights in `config.dtype`, with float32 LoRA matrices on every linear layer but the head.
+def load_model(config: SftConfig, device: str = "cpu") -> Module:
+    """What is trained: float32 LoRA matrices on every linear layer but the head, or all weights, in float32 too.
 
-    Of a model that sees the part for images stays as it is.
+    With LoRA the frozen weights are in `config.dtype`. Of a model that sees the part for images stays as it is.
     """
     torch.manual_seed(config.seed)
-    base = load_base(config.model, torch_dtype(config.dtype))
+    dtype = torch_dtype(config.dtype, device) if config.lora else torch.float32
+    base = load_base(config.model, dtype, fast=device == "cpu")
     base.config.use_cache = False
-    model = fresh_adapter(base, config.rank, config.alpha)
+    model = fresh_adapter(base, config.rank, config.alpha) if config.lora else without_images(base)
+    if config.gradient_checkpointing:
+        base.gradient_checkpointing_enable({"use_reentrant": False})
+        model.train()  # it is done in training mode only
     if config.compile:
         for layer in base.get_decoder().layers:  # each by itself: the code is the same, so it is compiled once
             layer.compile(dynamic=True)
-    return model
+    return model.to(device)
 
 
 def load_base(folder: Path, dtype: torch.dtype, *, fast: bool = True) -> PreTrainedModel:
@@ -97,12 +103,29 @@ def fresh_adapter(base: PreTrainedModel, rank: int, alpha: int) -> PeftModel:
     return model
 
 
-def completion_loss(model: PeftModel, batch: Batch) -> Tensor:
+def without_images(base: PreTrainedModel) -> PreTrainedModel:
+    """The model, its part for images not to be trained."""
+    for name, parameter in base.named_parameters():
+        parameter.requires_grad_(not re.match(VISION, name))
+    return base
+
+
+def completion_loss(model: Any, batch: Batch) -> Tensor:
     """Mean cross-entropy of the completion tokens; only their hidden states go through the head."""
-    causal = model.get_base_model()
+    causal = model.get_base_model() if isinstance(model, PeftModel) else model
     hidden = causal.base_model(input_ids=batch.ids, **batch.seen).last_hidden_state
     logits = causal.get_output_embeddings()(hidden[batch.rows, batch.columns])
     return cross_entropy(logits.float(), batch.targets)
+
+
+def save_weights(model: Any, processor: Any, folder: Path) -> None:
+    """An adapter in peft's form, or all weights with what makes token ids beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, PeftModel):
+        save_adapter(model, folder)
+        return
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
 
 
 def save_adapter(model: PeftModel, folder: Path) -> None:

@@ -1,12 +1,12 @@
-"""Supervised fine-tuning of a LoRA adapter on step rows, made for a CPU and resumable to the bit.
+"""Supervised fine-tuning on step rows, of a LoRA adapter or of all weights; resumable to the bit, on a CPU or a GPU.
 
 A plain loop rather than transformers.Trainer: Trainer's checkpoints are folders written file by file, which a
 kill can leave half done, and its sampler, loss, save and log would each have to be overridden here. The
 batches are a function of (data, seed) and nothing else draws random numbers after the start, so matrices,
 optimiser state and step count are all that a checkpoint holds.
 
-The output folder: `adapter_model.safetensors` and `adapter_config.json` (peft's form, float16),
-`training_log.jsonl` (a row per step), `card.json` (how it was made), and, until all planned steps are
+The output folder: `adapter_model.safetensors` and `adapter_config.json` (peft's form, float16), or a whole model with
+its tokenizer, `training_log.jsonl` (a row per step), `card.json` (how it was made), and, until all planned steps are
 done, `checkpoint.safetensors`.
 """
 
@@ -27,12 +27,12 @@ from r1_router.training.data import Batch, Example, epoch_batches, load_examples
 
 if TYPE_CHECKING:
     import torch
-    from peft import PeftModel
+    from torch.nn import Module
 
 CHECKPOINT, LOG, CARD = "checkpoint.safetensors", "training_log.jsonl", "card.json"
 PAD_ID = 0
 """Which token pads is of no account: no token sees one."""
-NOT_IN_DIGEST = ("model", "data", "output", "checkpoint_steps", "max_minutes", "command")
+NOT_IN_DIGEST = ("model", "data", "output", "gradient_checkpointing", "checkpoint_steps", "max_minutes", "command")
 """Settings that do not change the result, and paths: digests of the model's weights and of the data stand for them."""
 
 
@@ -47,6 +47,7 @@ class SftConfig:
     model: Path
     data: Path
     output: Path
+    lora: bool = True  # false: all weights but those for images, in float32
     rank: int = 16
     alpha: int = 32
     learning_rate: float = 1.5e-3
@@ -60,6 +61,7 @@ class SftConfig:
         "float32"  # of the frozen weights and the products; bfloat16, or auto, is three times as fast where native
     )
     compile: bool = False  # 1.2 times as fast after half a minute; needs a C++ compiler
+    gradient_checkpointing: bool = False  # less memory, a third more time
     seed: int = 0
     checkpoint_steps: int = 50
     max_minutes: float = math.inf
@@ -86,7 +88,7 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     import torch
 
     from r1_router.training import checkpoint
-    from r1_router.training.model import load_model, load_processor, save_adapter
+    from r1_router.training.model import load_model, load_processor, save_weights
 
     run = run_digest(config)
     if card := finished_card(config):
@@ -95,7 +97,8 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     processor = load_processor(config.model)
     examples, dropped = load_examples(config.data, processor, config.max_length)
     batches = plan_batches(config, examples)
-    model = load_model(config)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_model(config, device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.0, fused=True)
     saved = config.output / CHECKPOINT
@@ -104,7 +107,7 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
     started = time.monotonic() - progress.seconds
     while progress.step < len(batches) and progress.seconds < config.max_minutes * 60:
         chosen = [examples[index] for index in batches[progress.step]]
-        batch = with_pictures(pad(chosen, PAD_ID), chosen, processor)
+        batch = with_pictures(pad(chosen, PAD_ID), chosen, processor).to(device)
         rate = learning_rate(config, progress.step, len(batches))
         loss = _optimise(model, batch, optimizer, rate, config.max_norm)
         progress = checkpoint.Progress(run, progress.step + 1, time.monotonic() - started)
@@ -115,7 +118,7 @@ def train(config: SftConfig, on_step: Callable[[StepLog], None] | None = None) -
         if on_step:
             on_step(log[-1])
     checkpoint.save(saved, progress, parameters, optimizer)
-    save_adapter(model, config.output)
+    save_weights(model, processor, config.output)
     card = _card(config, run, log, len(batches)) | {"rows": len(examples), "rows_too_long": dropped}
     write_atomically(config.output / CARD, json.dumps(card, indent=2) + "\n")
     if progress.step == len(batches):
@@ -150,7 +153,7 @@ def learning_rate(config: SftConfig, step: int, planned: int) -> float:
     return config.learning_rate * (config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2)
 
 
-def _optimise(model: PeftModel, batch: Batch, optimizer: torch.optim.Optimizer, rate: float, max_norm: float) -> float:
+def _optimise(model: Module, batch: Batch, optimizer: torch.optim.Optimizer, rate: float, max_norm: float) -> float:
     """One step on one batch; returns the loss before it."""
     from torch.nn.utils import clip_grad_norm_
 
