@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from linked_passages import LinkedPassages
 from numpy.typing import NDArray
+from ottqa_reranker import reranked, reranker
 from searched_worlds import Halves, OttQa, halves, known_pages, read_ottqa, table_text, table_title
 
 from r1_router.retrieval.encoders import SentenceEncoder
@@ -67,8 +68,8 @@ def fused(dense: Scores, lexical: Scores) -> Scores:
     return (1 - LEXICAL_WEIGHT) * dense + LEXICAL_WEIGHT * lexical
 
 
-def measure_ottqa(world: Path, output: Path, *, tune: bool) -> Iterator[Measured]:
-    """All bases; `tune` trains a table retriever where `output` has none yet."""
+def measure_ottqa(world: Path, output: Path, *, tune: bool, rerank: bool) -> Iterator[Measured]:
+    """All bases; `tune` trains a table retriever, and `rerank` a cross-encoder, where `output` has none yet."""
     ottqa = read_ottqa(world)
     parts = halves(ottqa)
     untuned = SentenceEncoder(ENCODER, max_tokens=MAX_TOKENS)
@@ -76,6 +77,8 @@ def measure_ottqa(world: Path, output: Path, *, tune: bool) -> Iterator[Measured
     asked = ottqa.asked(TABLE.name)
     tuned = tuned_encoder(ottqa, parts, tables, output) if tune else None
     yield from measure_tables(tables, asked, parts, untuned, tuned)
+    if rerank:
+        yield from measure_reranked(tables, asked, parts, untuned, tuned, output / "reranker")
     yield from measure_introductions(ottqa, tables, parts, untuned, tuned, output)
     yield from measure_flags(ottqa)
 
@@ -120,6 +123,29 @@ def measure_tables(
         yield Measured("test half", base.name, "tuned vectors", places(base, judged, dense))
         both = fused(dense, lexical[test])
         yield Measured("test half", base.name, "tuned vectors and BM25, stems", places(base, judged, both))
+
+
+def measure_reranked(
+    base: Base,
+    asked: Sequence[GoldQuery],
+    parts: Halves,
+    untuned: SentenceEncoder,
+    tuned: SentenceEncoder | None,
+    folder: Path,
+) -> Iterator[Measured]:
+    """The test half's first tables, by untuned and by tuned vectors, in a cross-encoder's order."""
+    texts, rows = list(base.texts.values()), rows_by_id(base.texts)
+    learnt = [one for one in asked if one.question in parts.train]
+    judged = [one for one in asked if one.question in parts.test]
+    words = [one.query.text for one in learnt]
+    found = fused(base.dense(words, untuned), base.lexical(words, "english"))
+    scorer = reranker(ENCODER, folder, words, found, [set(gold_rows(one, rows)) for one in learnt], texts)
+    words = [one.query.text for one in judged]
+    lexical = base.lexical(words, "english")
+    for name, encoder in (("vectors", untuned), ("tuned vectors", tuned)):
+        if encoder is not None:
+            scores = reranked(scorer, words, fused(base.dense(words, encoder), lexical), texts)
+            yield Measured("test half", base.name, f"{name} and BM25, stems, reranked", places(base, judged, scores))
 
 
 def measure_introductions(

@@ -1,10 +1,11 @@
 """How often a gold passage is found: Factbook's sub-questions, and OTT-QA's human-written questions.
 
     python benchmarks/retrieval.py [--config configs/factbook.yaml] [--benchmark factbook]
-    python benchmarks/retrieval.py --world ../shared/ottqa_world [--tune]
+    python benchmarks/retrieval.py --world ../shared/ottqa_world [--tune] [--rerank]
 
 The Factbook bases are those of the config, built before. OTT-QA's are indexed here, their vectors kept in `--output`.
-`--tune` trains a table retriever on half of the pages, for half an hour on two cores, and tests it on the other half.
+`--tune` trains a table retriever on half of the pages, for half an hour on two cores, and tests it on the other half;
+`--rerank` does so with a cross-encoder that puts the first 20 tables in its own order.
 """
 
 from __future__ import annotations
@@ -70,13 +71,14 @@ def main() -> None:
     world = os.environ.get(WORLD)
     parser.add_argument("--world", type=Path, default=world and Path(world), help=f"OTT-QA's folder, or {WORLD}")
     parser.add_argument("--tune", action="store_true", help="train a table retriever on half of the pages")
+    parser.add_argument("--rerank", action="store_true", help="train a cross-encoder on half of the pages")
     parser.add_argument("--output", type=Path, default=Path("runs/retrieval"))
     args = parser.parse_args()
     measured = list(measure_factbook(load_config(args.config), args.benchmark))
     if args.world is None:
         print(f"OTT-QA was left out: give its folder as --world, or as {WORLD}.")
     else:
-        measured += measure_ottqa(args.world, args.output, tune=args.tune)
+        measured += measure_ottqa(args.world, args.output, tune=args.tune, rerank=args.rerank)
     args.output.mkdir(parents=True, exist_ok=True)
     rows = ({"questions": one.questions, "base": one.base, "way": one.way, "places": one.places} for one in measured)
     jsonl.rewrite(args.output / "places.jsonl", rows)
