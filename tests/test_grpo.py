@@ -83,7 +83,9 @@ def test_an_image_stands_after_the_text_as_at_inference_or_not_at_all(tmp_path: 
 def test_names_are_swapped_in_the_chat_and_the_target_alike() -> None:
     swapper = Swapper(["Peru", "Chad"], [], ["Aa", "Bb", "Cc"])
     message = {"role": "user", "content": 'Origin question: what is the capital of peru? "Chad"'}
-    prompt = StepPrompt("1-1", 1, "final", ({"role": "system", "content": "peru"}, message), (), '["Peru", "peru s"]')
+    prompt = StepPrompt(
+        "1-1", 1, 1, "final", ({"role": "system", "content": "peru"}, message), (), '["Peru", "peru s"]'
+    )
     (swapped,) = under_other_names([prompt], swapper, 1.0, seed=0)
     new = json.loads(swapped.target)[0]
     assert new != "Peru" and json.loads(swapped.target)[1] == f"{new.lower()} s"
@@ -97,7 +99,7 @@ def test_names_are_swapped_in_the_chat_and_the_target_alike() -> None:
 def answering(passages: int) -> StepPrompt:
     found = [Passage(str(n), "word " * 10, 1.0, TOLD) for n in range(passages)]
     messages = answer_messages(load_prompts("trained"), Query("who?"), found)
-    return StepPrompt("1-1", 1, "ans", tuple(messages), (), '"x"')
+    return StepPrompt("1-1", 1, 1, "ans", tuple(messages), (), '"x"')
 
 
 def words(prompt: StepPrompt) -> int:
@@ -112,7 +114,7 @@ def test_too_long_a_prompt_loses_passages_from_the_end_and_never_the_question() 
 
 
 def test_what_cannot_be_shortened_is_dropped_and_counted() -> None:
-    route = StepPrompt("1-1", 1, "ret", ({"role": "user", "content": "word " * 50},), (), "{}")
+    route = StepPrompt("1-1", 1, 1, "ret", ({"role": "user", "content": "word " * 50},), (), "{}")
     fitted = fit([answering(1), route], words, 32, shorten=True)
     assert (len(fitted.prompts), fitted.shortened, fitted.dropped) == (1, 0, 1)
     assert fit([answering(1), answering(5)], words, 32, shorten=False).dropped == 1
@@ -123,7 +125,9 @@ def test_what_cannot_be_shortened_is_dropped_and_counted() -> None:
 def prompts_of(rows: int, steps: int, with_image: int) -> list[StepPrompt]:
     """`rows` trajectories of `steps` steps; of the first `with_image` each step shows a picture."""
     pictures = [("flag.jpg",) if row < with_image else () for row in range(rows)]
-    return [StepPrompt(f"{row}-{n}", row, "ret", (), pictures[row], "") for row in range(rows) for n in range(steps)]
+    return [
+        StepPrompt(f"{row}-{n}", row, n + 1, "ret", (), pictures[row], "") for row in range(rows) for n in range(steps)
+    ]
 
 
 def test_batches_hold_all_prompts_and_never_mix_those_with_and_without_images() -> None:

@@ -162,7 +162,15 @@ def test_gradients_that_are_no_numbers_change_nothing_and_too_many_stop_the_run(
     rewards = step_rewards_of(config, world(), processor)
     hooks = Hooks(lambda *_: None, lambda folder: None)
     trainer = build_trainer(
-        config, rewards, processor, (fitted.prompts, ()), hooks, tmp_path / "folder", device="cpu", resumed=False
+        config,
+        rewards,
+        processor,
+        (fitted.prompts, ()),
+        world(),
+        hooks,
+        tmp_path / "folder",
+        device="cpu",
+        resumed=False,
     )
     after: dict[int, float] = {}
     watched = [weight for weight in trainer.model.parameters() if weight.requires_grad]

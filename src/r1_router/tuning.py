@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from r1_router import console, jsonl
 from r1_router.bases import quieten_transformers
@@ -22,6 +22,9 @@ from r1_router.summary import summarise
 from r1_router.training.grpo.config import GrpoConfig
 from r1_router.training.grpo.run import LOG, Listener, World, train
 from r1_router.training.grpo.watchdogs import REWARD
+
+if TYPE_CHECKING:
+    from r1_router.training.grpo.live import Loop
 
 CURVES = "curves.html"
 METHOD = "r1-router"
@@ -59,8 +62,27 @@ def make_world(deployment: Deployment, grpo: GrpoConfig, questions: Path | None)
         if questions is None:
             raise ConfigError("grpo.swap_share: names are known of the Factbook world's `questions`; name that file.")
         swapper = name_swapper(deployment, list(jsonl.read(questions)))
-        name += f" {hashlib.sha256(repr(swapper).encode()).hexdigest()[:16]}"
-    return World(encoder, name, deployment.sources(), dev_scores(deployment, grpo), swapper)
+        name += f" {digest_of(swapper)}"
+    loop = None
+    if grpo.live:
+        loop = live_loop(deployment, questions)
+        name += f" {digest_of((loop.settings, loop.questions, deployment.sources_digest()))}"
+    return World(encoder, name, deployment.sources(), dev_scores(deployment, grpo), swapper, loop)
+
+
+def live_loop(deployment: Deployment, questions: Path | None) -> Loop:
+    """The config's routed loop over its bases; raises ConfigError where the rows' questions are not named."""
+    from r1_router.training.grpo.live import Loop
+
+    if questions is None:
+        raise ConfigError("grpo.live: the policy walks from the rows' `questions`; name that file.")
+    settings = replace(deployment.settings(METHOD), constrained=False)
+    return Loop(settings, deployment.knowledge_bases(), deployment.questions(str(questions)))
+
+
+def digest_of(value: object) -> str:
+    """A short name for a plain value."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def grpo_config(config: Config, name: str, command: str = "") -> GrpoConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ from datasets import Dataset, Features, Image, List, Value
 from transformers import PrinterCallback, ProcessorMixin
 
 from r1_router.dtypes import torch_dtype
+from r1_router.errors import ConfigError
 from r1_router.llm.transformers import unspeakable_ids
 from r1_router.training.grpo.batches import plan, repeated
 from r1_router.training.grpo.config import GrpoConfig
+from r1_router.training.grpo.live import LiveRollouts, Walks, places
 from r1_router.training.grpo.model import load_policy
-from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit, read_prompts
+from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit, fitting, read_prompts
 from r1_router.training.grpo.rewarding import StepRewards
 from r1_router.training.grpo.run import World
 from r1_router.training.grpo.trainer import Hooks, StepGrpoTrainer, held_out_batch, passes, trl_settings, uses_vllm
@@ -30,7 +33,7 @@ def fitting_prompts(config: GrpoConfig, processor: Any, swapper: Swapper | None 
         prompts = read_prompts(path, step_types=config.step_types, sees_images=sees)
         if swapper is not None:
             prompts = under_other_names(prompts, swapper, config.swap_share, config.seed)
-        return fit(prompts, lambda prompt: _length(processor, prompt), config.max_prompt, shorten=config.shorten)
+        return fit(prompts, partial(_length, processor), config.max_prompt, shorten=config.shorten)
 
     return read(config.data), read(config.held_out) if config.held_out else None
 
@@ -47,6 +50,7 @@ def build_trainer(
     rewards: StepRewards,
     processor: Any,
     prompts: tuple[Sequence[StepPrompt], Sequence[StepPrompt]],
+    world: World,
     hooks: Hooks,
     folder: Path,
     *,
@@ -66,7 +70,7 @@ def build_trainer(
         train_dataset=as_dataset(training, vision),
         eval_dataset=as_dataset(held_out, vision) if held_out else None,
         processing_class=processor,
-        rollout_func=_rollouts(config, processor, device),
+        rollout_func=_rollouts(config, processor, device, walks_of(config, world, processor, prompts)),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -103,14 +107,32 @@ def _as_row(message: dict[str, Any], vision: bool) -> dict[str, Any]:
     return {"role": message["role"], "content": content}
 
 
-def _rollouts(config: GrpoConfig, processor: Any, device: str) -> Any:
+def walks_of(
+    config: GrpoConfig, world: World, processor: Any, prompts: tuple[Sequence[StepPrompt], Sequence[StepPrompt]]
+) -> Walks | None:
+    """How the policy comes to its own places; None where the teacher's prompts are used."""
+    if not config.live:
+        return None
+    if world.loop is None:
+        raise ConfigError("grpo.live: the adapter's `questions` are to be walked; name their file.")
+    files = ((config.data, prompts[0]), (config.held_out, prompts[1]))
+    found = [places(path, own, world.loop) for path, own in files if path is not None]
+    length = partial(_length, processor)
+    fit_prompt = partial(fitting, length_of=length, most=config.max_prompt, shorten=config.shorten)
+    return Walks(world.loop, {chat: place for part in found for chat, place in part.items()}, world.encoder, fit_prompt)
+
+
+def _rollouts(config: GrpoConfig, processor: Any, device: str, walks: Walks | None) -> Any:
     """This package's decoder for text models, unless another engine is asked for; None: TRL's own."""
     own = config.engine == "decoder" or (config.engine == "auto" and not uses_vllm(config, device))
     if not own or isinstance(processor, ProcessorMixin):
+        if walks is not None:
+            raise ConfigError("grpo.live: only this package's decoder walks: a text model, and engine: decoder.")
         return None
     from r1_router.training.grpo.rollouts import Rollouts
 
-    return Rollouts(config.model, processor, torch_dtype(config.dtype, device), device)
+    rollouts = Rollouts(config.model, processor, torch_dtype(config.dtype, device), device)
+    return rollouts if walks is None else LiveRollouts(rollouts, walks)
 
 
 def _train_order(config: GrpoConfig, prompts: Sequence[StepPrompt]) -> list[int]:

@@ -34,6 +34,7 @@ class GrpoConfig:
     held_out: Path | None = None
     step_types: tuple[str, ...] = STEP_TYPES  # which steps are trained on
     swap_share: float = 0.0  # of the steps, held-out ones too: their names swapped for others, which makes them harder
+    live: bool = False  # the policy walks to each step by itself, retrieving live, and is asked there
     keep_together: bool = False  # a trajectory's steps in one batch
     max_prompt: int = 1024  # tokens; a longer prompt loses passages, or is dropped
     shorten: bool = True
@@ -90,6 +91,10 @@ class GrpoConfig:
             raise ConfigError("grpo.checkpoint_updates: must be a multiple of updates_per_rollout, to resume exactly.")
         if not 0 <= self.swap_share <= 1:
             raise ConfigError(f"grpo.swap_share: a share is from 0 to 1, found {self.swap_share}.")
+        if self.live and self.swap_share:
+            raise ConfigError("grpo.live: the bases hold the true names only; set swap_share: 0.")
+        if self.live and self.engine not in ("auto", "decoder"):
+            raise ConfigError(f"grpo.live: only this package's decoder walks; set engine: decoder, not {self.engine}.")
         if self.temperature <= 0:
             raise ConfigError("grpo.temperature: must be above 0, or all replies of a group are the same.")
         if self.max_norm <= 0:

@@ -26,10 +26,11 @@ FINAL_STEP = "final"
 
 @dataclass(frozen=True, slots=True)
 class StepPrompt:
-    """One step of trajectory `row`: the chat, the pictures it shows, and its answer as JSON text."""
+    """Step `step` of trajectory `row`: the chat, the pictures it shows, and its answer as JSON text."""
 
     id: str
     row: int
+    step: int
     step_type: str
     messages: tuple[Message, ...]
     images: tuple[str, ...]
@@ -46,20 +47,24 @@ class Fitted:
 
 
 def read_prompts(path: Path, *, step_types: Sequence[str], sees_images: bool) -> list[StepPrompt]:
-    """The steps of these types, in the file's order; a model without eyes is shown no image.
+    """The steps of these types, or of all with none named, in the file's order; a model without eyes sees no image.
 
     Raises DataError for what is no step row, and where no step is left.
     """
     rows = list(_flat(path))
     last = {row["row"]: row["step"] for row in sorted(rows, key=lambda row: int(row["step"]))}
     prompts = [_prompt(row, last[row["row"]], sees_images) for row in rows]
-    kept = [prompt for prompt in prompts if prompt.step_type in step_types]
+    kept = [prompt for prompt in prompts if not step_types or prompt.step_type in step_types]
     if not kept:
         raise DataError(f"{path}: none of {len(prompts)} steps is of the types {', '.join(step_types)}.")
     return kept
 
 
-def fit(prompts: Sequence[StepPrompt], length_of: Callable[[StepPrompt], int], most: int, *, shorten: bool) -> Fitted:
+Length = Callable[[StepPrompt], int]
+"""A prompt's tokens."""
+
+
+def fit(prompts: Sequence[StepPrompt], length_of: Length, most: int, *, shorten: bool) -> Fitted:
     """The prompts of at most `most` tokens, after leaving out passages where `shorten` says so.
 
     Raises ConfigError where none is left.
@@ -67,15 +72,21 @@ def fit(prompts: Sequence[StepPrompt], length_of: Callable[[StepPrompt], int], m
     kept: list[StepPrompt] = []
     shortened = 0
     for prompt in prompts:
-        fitting: StepPrompt | None = prompt
-        while fitting is not None and length_of(fitting) > most:
-            fitting = _shorter(fitting) if shorten else None
-        if fitting is not None:
-            kept.append(fitting)
-            shortened += fitting is not prompt
+        found = fitting(prompt, length_of, most, shorten=shorten)
+        if found is not None:
+            kept.append(found)
+            shortened += found is not prompt
     if not kept:
         raise ConfigError(f"none of {len(prompts)} step prompts fits in {most} tokens; raise max_prompt.")
     return Fitted(tuple(kept), shortened, len(prompts) - len(kept))
+
+
+def fitting(prompt: StepPrompt, length_of: Length, most: int, *, shorten: bool) -> StepPrompt | None:
+    """The prompt itself if it has at most `most` tokens, else with fewer passages; None where that is not enough."""
+    found: StepPrompt | None = prompt
+    while found is not None and length_of(found) > most:
+        found = _shorter(found) if shorten else None
+    return found
 
 
 def _flat(path: Path) -> Iterator[dict[str, Any]]:
@@ -91,7 +102,7 @@ def _prompt(row: dict[str, Any], last: int, sees_images: bool) -> StepPrompt:
         kind = FINAL_STEP
     images = tuple(row["images"]) if sees_images else ()
     messages = tuple(_message(message, images) for message in row["prompt"])
-    return StepPrompt(row["id"], row["row"], kind, messages, images, row["target"])
+    return StepPrompt(row["id"], row["row"], int(row["step"]), kind, messages, images, row["target"])
 
 
 def _message(message: Message, images: Sequence[str]) -> Message:

@@ -16,11 +16,14 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
+from r1_router.errors import PromptTooLong
+from r1_router.llm.content import text_only
 from r1_router.llm.decoding import Decoder, Request
 from r1_router.llm.slots import ATTENTION, register_attention
 from r1_router.llm.transformers import end_ids, unspeakable_ids
+from r1_router.training.grpo.rounds import Answers, Asked
 from r1_router.training.merged_lora import merged_weights
-from r1_router.types import Message, Sampling
+from r1_router.types import Message, Reply, Sampling
 
 
 class Rollouts:
@@ -38,10 +41,8 @@ class Rollouts:
 
     def __call__(self, prompts: Sequence[Sequence[Message]], trainer: Any) -> dict[str, Any]:
         """Token ids of prompts and replies, the end of the turn among them where one was reached (TRL's protocol)."""
+        self.follow(trainer)
         step, config = trainer.state.global_step, trainer.step_config
-        if self._synced != step:
-            self._follow(trainer.accelerator.unwrap_model(trainer.model))
-            self._synced = step
         sampling = Sampling(temperature=config.temperature, top_k=config.top_k, max_tokens=config.max_tokens)
         requests = self._requests(prompts, sampling, f"{config.seed}/{step}")
         self._decode(requests, config.rollout_batch)
@@ -51,19 +52,46 @@ class Rollouts:
             "logprobs": None,
         }
 
+    def follow(self, trainer: Any) -> None:
+        """Take over the policy's weights of this update, once."""
+        if self._synced != trainer.state.global_step:
+            self._follow(trainer.accelerator.unwrap_model(trainer.model))
+            self._synced = trainer.state.global_step
+
+    def answers(self, batch: int) -> Answers:
+        """What answers chats, each sampled as it is asked to be, `batch` of them decoded at once."""
+
+        def answer(asked: Sequence[Asked]) -> list[Reply | Exception]:
+            requests = [self._request(self._text(messages), sampling) for messages, sampling in asked]
+            fitting = [request for request in requests if len(request.prompt) < self._context]
+            self._decode(fitting, batch)
+            return [self._reply(request) for request in requests]
+
+        return answer
+
+    def _reply(self, request: Request) -> Reply | Exception:
+        if len(request.prompt) >= self._context:
+            return PromptTooLong(f"a prompt of {len(request.prompt)} tokens, where {self._context} have room.")
+        text = self._tokenizer.decode(request.output, skip_special_tokens=True)
+        return Reply(text, len(request.prompt), len(request.output))
+
+    def _text(self, messages: Sequence[Message]) -> str:
+        chat = text_only(messages)
+        text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        return text
+
+    def _request(self, text: str, sampling: Sampling) -> Request:
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return Request(ids, len(ids) - 1, sampling)
+
     def _requests(self, prompts: Sequence[Sequence[Message]], sampling: Sampling, seed: str) -> list[Request]:
         """One request a prompt; the seed of each comes of the update, its prompt, and which copy of it it is."""
-        texts = [
-            self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-            for messages in prompts
-        ]
         seen: Counter[str] = Counter()
         requests = []
-        for text in texts:
+        for text in map(self._text, prompts):
             own = zlib.crc32(f"{seed}/{seen[text]}/{text}".encode())
             seen[text] += 1
-            ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-            requests.append(Request(ids, len(ids) - 1, replace(sampling, seed=own)))
+            requests.append(self._request(text, replace(sampling, seed=own)))
         return requests
 
     def _decode(self, requests: Sequence[Request], batch: int) -> None:

@@ -21,6 +21,7 @@ from r1_router.training.swaps import Swapper
 from r1_router.types import Encoder, Source
 
 if TYPE_CHECKING:
+    from r1_router.training.grpo.live import Loop
     from r1_router.training.grpo.prompts import Fitted
     from r1_router.training.grpo.record import Record
 
@@ -33,7 +34,8 @@ MARK = "run.txt"
 class World:
     """What rewards and evaluation need: an encoder, the sources, and the loop's measures on dev questions.
 
-    `evaluate(weights, step)` runs the loop with the weights of a folder. `name` is that of encoder and swapped names.
+    `evaluate(weights, step)` runs the loop with the weights of a folder. `name` is that of encoder, swapped names and
+    `loop`, which the policy walks where it is to be asked at its own places.
     """
 
     encoder: Encoder
@@ -41,6 +43,7 @@ class World:
     sources: tuple[Source, ...]
     evaluate: Callable[[Path, int], Mapping[str, float]] | None = None
     swapper: Swapper | None = None
+    loop: Loop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ def train(config: GrpoConfig, world: World, listener: Listener | None = None) ->
         step_rewards_of(config, world, processor),
         processor,
         (fitted.prompts, held_out.prompts if held_out else ()),
+        world,
         Hooks(judge, lambda folder: write_atomically(folder / MARK, run)),
         config.output / CHECKPOINTS,
         device=device,
