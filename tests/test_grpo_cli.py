@@ -82,6 +82,11 @@ def test_a_run_evaluates_the_loop_draws_curves_and_merges_to_a_plain_model(world
     assert sum("dev/f1_recall" in row for row in card["evaluations"]) == 2
     assert {path.name for path in (world / "adapter/dev").iterdir()} == {"0.jsonl", "2.jsonl"}
     assert len(list(jsonl.read(world / "adapter/dev/2.jsonl"))) == 2
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(world / "adapter/tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("reward")] == [1, 2]
+    assert [event.step for event in events.Scalars("dev/f1_recall")] == [0, 2]
     assert "The loop on dev questions" in (world / "adapter/curves.html").read_text(encoding="utf-8")
 
     words = ("train", "merge", "--adapter", str(world / "adapter"), "--output", str(world / "plain"))

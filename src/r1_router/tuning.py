@@ -24,7 +24,7 @@ from r1_router.training.grpo.run import LOG, Listener, World, train
 from r1_router.training.grpo.watchdogs import REWARD
 
 if TYPE_CHECKING:
-    from r1_router.training.grpo.live import Loop
+    from r1_router.training.grpo.places import Loop
 
 CURVES = "curves.html"
 METHOD = "r1-router"
@@ -33,6 +33,7 @@ DEV_SCORES = ("f1_recall", "token_f1", "routing_accuracy")
 
 def train_step_grpo(config: Config, name: str, command: str) -> dict[str, Any]:
     """Train the adapter `name` of the config's `training` section by Step-GRPO, with a bar; gives the card."""
+    from r1_router.training.grpo.board import board_of
     from r1_router.training.progress import update_bar
 
     grpo = grpo_config(config, name, command)
@@ -41,10 +42,12 @@ def train_step_grpo(config: Config, name: str, command: str) -> dict[str, Any]:
     deployment = Deployment(config)
     with console.errors.status("loading the encoder and the knowledge bases"):
         world = make_world(deployment, grpo, config.training[name].questions)
+    board = board_of(grpo.output)
     with update_bar(grpo.updates, console.errors) as show:
 
         def on_row(row: Mapping[str, Any]) -> None:
             show(row)
+            board(row)
             if REWARD not in row or row["step"] == grpo.updates:  # an evaluation, or the end
                 write_curves(grpo.output / LOG, grpo.output / CURVES)
 
@@ -72,7 +75,7 @@ def make_world(deployment: Deployment, grpo: GrpoConfig, questions: Path | None)
 
 def live_loop(deployment: Deployment, questions: Path | None) -> Loop:
     """The config's routed loop over its bases; raises ConfigError where the rows' questions are not named."""
-    from r1_router.training.grpo.live import Loop
+    from r1_router.training.grpo.places import Loop
 
     if questions is None:
         raise ConfigError("grpo.live: the policy walks from the rows' `questions`; name that file.")

@@ -149,7 +149,7 @@ def trl_settings(config: GrpoConfig, folder: Path, device: str, *, resumed: bool
         save_steps=config.checkpoint_updates,
         save_total_limit=2,
         eval_on_start=bool(config.evaluate_updates) and not resumed,
-        report_to=_boards(),
+        report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=False,
         **vllm,
@@ -171,12 +171,6 @@ def uses_vllm(config: GrpoConfig, device: str) -> bool:
     from importlib.util import find_spec
 
     return config.engine == "vllm" or (config.engine == "auto" and device == "cuda" and find_spec("vllm") is not None)
-
-
-def _boards() -> str:
-    from importlib.util import find_spec
-
-    return "tensorboard" if find_spec("tensorboard") else "none"
 
 
 def _part(batch: dict[str, Any], number: int, parts: int) -> dict[str, Any]:
