@@ -4,14 +4,14 @@
 #   CONFIG=configs/mine.yaml bash evaluation.sh infoseek webqa
 #   STAGED=1 bash evaluation.sh factbook                     model and indexes by turns: one GPU holds one at a time
 #   METHOD=ircot bash evaluation.sh factbook                 another method
+#   FRESH=1 bash evaluation.sh factbook                      puts results aside that other settings made
+# MAX_STEP sets the steps of a staged run, the config's max_steps by default.
 # ROUTER and RETRIEVER name the Python interpreters of two environments, where you have two; .venv serves both by default.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 CONFIG=${CONFIG:-configs/factbook.yaml}
 METHOD=${METHOD:-r1-router}
-MAX_STEP=${MAX_STEP:-3}
-RESULTS=${RESULTS:-results} # the config's results_dir
 ROUTER=${ROUTER:-.venv/bin/python}
 RETRIEVER=${RETRIEVER:-$ROUTER}
 datasets=("$@")
@@ -20,10 +20,23 @@ datasets=("$@")
   echo "error: no Python at $ROUTER; run bash scripts/demo.sh once, or give ROUTER=/its/path" >&2
   exit 1
 }
-model=$("$ROUTER" -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))["llm"]["name"])' "$CONFIG")
+export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}"
+settings=$("$ROUTER" -c '
+import sys
+from pathlib import Path
+from r1_router.config import load_config
+from r1_router.published import main_of
+def show():
+    config = load_config(Path(sys.argv[1]))
+    print(config.llm.name, config.max_steps, config.results_dir, sep="\n")
+main_of(show)' "$CONFIG")
+{ read -r model && read -r steps && read -r results; } <<<"$settings"
+MAX_STEP=${MAX_STEP:-$steps}
+fresh=()
+if [[ ${FRESH:-0} == 1 ]]; then fresh=(--fresh); fi
 
 staged() {
-  local flags=(--dataset_name "$1" --method "$METHOD" --max_step "$MAX_STEP" --config "$CONFIG") step
+  local flags=(--dataset_name "$1" --method "$METHOD" --max_step "$MAX_STEP" --config "$CONFIG" ${fresh[@]+"${fresh[@]}"}) step
   for ((step = 0; step < MAX_STEP; step++)); do
     "$ROUTER" src/answer_generation.py "${flags[@]}" --step "$step"
     "$RETRIEVER" src/retriever.py --mode retrieve "${flags[@]}" --step "$step"
@@ -37,7 +50,7 @@ for dataset in "${datasets[@]}"; do
     staged "$dataset"
     scored=$METHOD$MAX_STEP
   else
-    "$ROUTER" -m r1_router run --config "$CONFIG" --benchmark "$dataset" --method "$METHOD"
+    "$ROUTER" -m r1_router run --config "$CONFIG" --benchmark "$dataset" --method "$METHOD" ${fresh[@]+"${fresh[@]}"}
   fi
-  "$ROUTER" src/evaluate.py --dataset_name "$dataset" --method "$scored" --model_name "$model" --results_root "$RESULTS"
+  "$ROUTER" src/evaluate.py --dataset_name "$dataset" --method "$scored" --model_name "$model" --results_root "$results"
 done

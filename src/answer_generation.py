@@ -18,7 +18,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_arguments(parser)
     args = parser.parse_args(argv)
-    print(generate(deployment_of(args), args.dataset_name, args.method, args.step))
+    print(generate(deployment_of(args), args.dataset_name, args.method, args.step, fresh=args.fresh))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--mode", choices=["retrieve"], default="retrieve", help="indexes: `r1-router build`")
     add_common_arguments(parser)
     args = parser.parse_args(argv)
-    print(retrieve(deployment_of(args), args.dataset_name, args.method, args.step))
+    print(retrieve(deployment_of(args), args.dataset_name, args.method, args.step, fresh=args.fresh))
 
 
 if __name__ == "__main__":

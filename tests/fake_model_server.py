@@ -23,8 +23,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body["messages"][-1]["content"]
-        if text == "refuse":
-            self.send_error(400, "too long")
+        if text in ("refuse", "too long"):
+            self.send_error(400, "refused" if text == "refuse" else "longer than the context length")
             return
         if text.startswith("die once "):
             marker = Path(text.removeprefix("die once "))

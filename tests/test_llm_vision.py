@@ -94,6 +94,15 @@ def test_a_prompt_too_long_counts_its_picture(folder: Path, pictures: list[str])
     assert isinstance(too_long, PromptTooLong) and "context holds 60" in str(too_long)
 
 
+def test_a_long_prompt_leaves_the_others_of_its_batch_their_room(folder: Path) -> None:
+    llm = VisionLLM(folder, context=60)
+    chats = [about("x"), about("x" * 40)]
+    samplings = [Sampling(50.0, 0, 30, seed) for seed in (1, 2)]
+    together = ask(llm, chats, samplings)
+    assert together == [ask(llm, [chat], [sampling])[0] for chat, sampling in zip(chats, samplings, strict=True)]
+    assert together[0].completion_tokens > 60 - together[1].prompt_tokens
+
+
 def test_a_picture_that_cannot_be_read_is_an_error_of_its_question(llm: VisionLLM, tmp_path: Path) -> None:
     (tmp_path / "torn.png").write_bytes(b"no picture")
     error, reply = ask(llm, [about("x", str(tmp_path / "torn.png")), about("x")], [GREEDY] * 2)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from r1_router.errors import ConfigError, EngineError, MissingDependency
+from r1_router.errors import ConfigError, EngineError, MissingDependency, PromptTooLong
 from r1_router.llm import vllm
 from r1_router.llm.vllm import VllmLLM, device_shares, server_arguments
 from r1_router.types import Reply, Sampling
@@ -70,6 +70,18 @@ def test_a_refused_request_is_an_error_at_once_and_the_server_lives(llm: VllmLLM
     assert isinstance(reply, Reply)
 
 
+def test_a_prompt_too_long_is_one_though_another_server_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm, "RESTARTS", 0)
+    llm = VllmLLM("m", servers=2, logs=tmp_path, command=PROGRAM)
+    try:
+        assert isinstance(ask(llm, f"die once {tmp_path / 'marker'}")[0], Reply)
+        assert isinstance(ask(llm, "too long")[0], PromptTooLong)
+    finally:
+        llm.close()
+
+
 def test_two_servers_share_the_chats(tmp_path: Path) -> None:
     llm = VllmLLM("m", servers=2, logs=tmp_path, command=PROGRAM)
     try:
@@ -107,8 +119,9 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_an_adapter_is_served_beside_its_model(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 16}))
+@pytest.mark.parametrize("rank", [12, 16])
+def test_an_adapter_is_served_beside_its_model_with_room_for_its_rank(tmp_path: Path, rank: int) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": rank}))
     arguments = server_arguments("m", tmp_path, "bfloat16", 4096)
     for flag, value in (
         ("--max-lora-rank", "16"),

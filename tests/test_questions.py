@@ -99,6 +99,14 @@ def test_a_file_of_ones_own_is_a_benchmark(
     assert results_name(f"questions/{name}") == "mine" and results_name("factbook") == "factbook"
 
 
+def test_a_results_file_gives_its_questions_without_the_answers(tmp_path: Path) -> None:
+    row = {"id": "a", "question": "a?", "answer": "b", "hops": 2}
+    made = {"plan_0": {"query": "none", "retriever": ["none"]}, "llm_answer": "b", "usage": {"calls": 1}, "error": ""}
+    jsonl.rewrite(tmp_path / "q.jsonl", [row | made])
+    (question,) = own(tmp_path / "q.jsonl")
+    assert question == Question("a", "a?", "b", "q", extra={"hops": 2})
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

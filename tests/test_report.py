@@ -114,6 +114,10 @@ def test_a_pipe_in_markdown_does_not_break_the_table() -> None:
     assert "| a\\|b c | 1.000" in table
 
 
+def test_a_text_from_data_makes_no_picture_in_markdown() -> None:
+    assert "![a]\\(http" in markdown("factbook", [run(trajectory(1, "suva"), method="![a](http://h/a.png)")])
+
+
 def test_failed_questions_are_counted_not_dropped() -> None:
     failed = Trajectory(Question("1", "q", ["a"]), error="EngineError: down")
     row = headline([run(failed, trajectory(2, "suva"))])[0]

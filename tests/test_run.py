@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ import pytest
 
 from background import heeding_ctrl_c
 from r1_router import jsonl
-from r1_router.errors import ConfigError, DataError, EngineError
+from r1_router.errors import ConfigError, DataError, EngineError, KnowledgeBaseDown
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings, make_method
 from r1_router.prompts import load_prompts
-from r1_router.results import RunNote, open_note, result_path, write_note
+from r1_router.results import RunNote, Shard, merge_shards, open_note, read_note, result_path, write_note
 from r1_router.run import Progress, run_questions
 from r1_router.types import LLM, TABLE, TEXT, Answer, Passage, Query, Question, Retriever, Sampling, Source, Trajectory
 
@@ -92,6 +93,21 @@ def test_a_failing_question_is_recorded_and_tried_again(tmp_path: Path) -> None:
     again = run(path, llm)
     assert len(llm.calls) == 4 and again.trajectories[3].error is None
     assert len(list(jsonl.read(path))) == 20 and not any("error" in record for record in jsonl.read(path))
+
+
+def test_a_question_answered_while_a_base_was_down_is_tried_again(tmp_path: Path) -> None:
+    class Down:
+        async def search(self, query: Query, k: int) -> list[Passage]:
+            raise KnowledgeBaseDown("no answer")
+
+    path, method = tmp_path / "r.jsonl", make_method("r1-router", Settings(load_prompts("trained")))
+    shelves: dict[Source, Retriever] = {TEXT: Down(), TABLE: Down()}
+    without = run_questions(method, QUESTIONS, ScriptedLLM(reply), shelves, path=path)
+    assert all(item.answer and item.usage.unanswered == 1 for item in without.trajectories)
+    again = run_questions(method, QUESTIONS[:2], ScriptedLLM(reply), SHELVES, path=path)
+    assert again.progress.resumed == 0 and not any(item.usage.unanswered for item in again.trajectories)
+    assert sum(record["usage"]["unanswered"] for record in jsonl.read(path)) == 18  # the others were not asked for
+    assert run_questions(method, QUESTIONS[:2], ScriptedLLM([]), SHELVES, path=path).progress.resumed == 2
 
 
 def test_a_question_whose_text_changed_is_answered_anew(tmp_path: Path) -> None:
@@ -176,6 +192,20 @@ def test_results_of_other_settings_are_not_resumed(tmp_path: Path) -> None:
         open_note(path, {"adapter": "b", "shown": (5, 3)})
     assert open_note(path, {"adapter": "b"}, replace_others=True).answered == 0
     assert not path.exists()
+    assert read_note(tmp_path / "r.1.jsonl").answered == 10
+
+
+def test_shards_put_aside_are_not_joined_and_a_whole_of_other_settings_is_put_aside(tmp_path: Path) -> None:
+    whole = tmp_path / "b_m.jsonl"
+    path = Shard(1, 1).path(whole)
+    for made, settings in ((path, {"seed": 0}), (whole, {"seed": 0}), (path, {"seed": 1})):
+        note = open_note(made, settings, replace_others=True)
+        run(made, ScriptedLLM(reply))
+        write_note(made, replace(note, answered=20))
+    assert sorted(part.name for part in path.parent.glob("*.jsonl")) == ["b_m.1-of-1.1.jsonl", "b_m.1-of-1.jsonl"]
+    assert merge_shards(whole, QUESTIONS, (TEXT, TABLE)) == 0
+    assert read_note(whole) == RunNote({"seed": 1}, 20)
+    assert (tmp_path / "b_m.1.jsonl").is_file() and read_note(tmp_path / "b_m.1.jsonl") == RunNote({"seed": 0}, 20)
 
 
 def test_result_path_stays_in_the_results_folder(tmp_path: Path) -> None:

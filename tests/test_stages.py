@@ -150,7 +150,6 @@ def write_config(root: Path, url: str) -> None:
 def evaluation(world: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     environment: dict[str, str] = os.environ | {
         "CONFIG": str(world / "config.yaml"),
-        "RESULTS": str(world / "results"),
         "ROUTER": sys.executable,
         "PYTHONPATH": str(ROOT / "src"),
         **settings,
@@ -192,6 +191,21 @@ def test_a_stage_cut_short_goes_on_where_it_stopped(world: Path, server: Server)
     generate(deployment(world), "factbook", "r1-router", 0)
     assert server.calls == calls + 2
     assert retrieve(deployment(world), "factbook", "r1-router", 0).is_file()
+    (world / "encoder").rename(world / "put away")
+    assert retrieve(deployment(world), "factbook", "r1-router", 0).is_file()  # nothing is left to search for
+
+
+def test_evaluation_sh_takes_steps_and_folder_from_the_config_and_starts_afresh(world: Path, server: Server) -> None:
+    config = world / "config.yaml"
+    config.write_text(config.read_text() + "max_steps: 1\nresults_dir: elsewhere\n")
+    planned = generate(deployment(world), "factbook", "r1-router", 0)
+    config.write_text(config.read_text().replace("shown: 2", "shown: 1"))
+    with pytest.raises(ConfigError, match="--fresh puts it aside"):
+        generate(deployment(world), "factbook", "r1-router", 0)
+    staged = evaluation(world, STAGED="1", FRESH="1")
+    assert staged.returncode == 0 and "factbook r1-router1 eval" in staged.stdout, staged.stderr
+    assert (world / "elsewhere" / "served" / "factbook_r1-router1.jsonl").is_file()
+    assert planned.with_suffix(".1.jsonl").is_file()
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,9 @@ class GoldHop:
 
 
 def gold_hops(question: Question) -> tuple[GoldHop, ...]:
-    """The question's gold path without the stop at its end; empty where the benchmark gives none."""
-    hops = (_hop(question, hop) for hop in question.extra.get("hops") or ())
+    """The question's gold path without the stop at its end; empty where the benchmark gives none, or just a number."""
+    rows = question.extra.get("hops")
+    hops = (_hop(question, hop) for hop in rows) if isinstance(rows, list | tuple) else ()
     return tuple(hop for hop in hops if hop.source != NONE)
 
 

@@ -87,7 +87,7 @@ def _parse(line: bytes, place: str) -> Record:
     try:
         record = json.loads(line)
     except ValueError as error:
-        torn = "" if line.endswith(b"\n") else " The line has no end: a run was cut short; jsonl.repair_tail mends it."
+        torn = "" if line.endswith(b"\n") else " The line has no end: a run was cut short, and mends it by going on."
         raise DataError(f"{place}: not JSON ({error}).{torn}") from error
     if not isinstance(record, dict):
         raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.")

@@ -14,6 +14,7 @@ from r1_router.errors import R1RouterError
 from r1_router.synthesize import Synthesis
 
 ROOT = Path(__file__).resolve().parents[2]
+FRESH = "put files aside that other settings made"
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=int, required=True, help="which step, from 0")
     parser.add_argument("--max_step", type=int, help="steps at most; the config's max_steps by default")
     parser.add_argument("--config", type=Path, default=ROOT / DEFAULT_CONFIG, help="the deployment")
+    parser.add_argument("--fresh", action="store_true", help=FRESH)
 
 
 def deployment_of(args: argparse.Namespace) -> Deployment:
@@ -41,9 +43,10 @@ def synthesis_of(about: str, *, dataset: bool) -> tuple[Synthesis, argparse.Name
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if dataset:
         parser.add_argument("--dataset_name", required=True, help="a set of the config's `synthesis` section")
+        parser.add_argument("--fresh", action="store_true", help=FRESH)
     parser.add_argument("--config", type=Path, default=ROOT / DEFAULT_CONFIG, help="the deployment")
     args = parser.parse_args()
-    return Synthesis(Deployment(load_config(args.config))), args
+    return Synthesis(Deployment(load_config(args.config)), fresh=dataset and args.fresh), args
 
 
 def main_of(run: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """Question files: a benchmark of the config, a published set, or a user's own JSONL, CSV or Parquet file.
 
 A file of one's own has the columns `question` and `answer` (a text, or a JSON list of them in one cell), and may have
-`image`, a path from the file's folder, and `id`, which is the row's number where there is none.
+`image`, a path from the file's folder, and `id`, which is the row's number where there is none. Of a results file the
+questions count, not what was answered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from r1_router import jsonl
 from r1_router.benchmarks import PUBLISHED, Benchmark
 from r1_router.datasets.places import PUBLISHED_ROOT, pictures_folder, questions_file, read_rows
 from r1_router.errors import ConfigError, DataError, MissingDependency
-from r1_router.records import GOLD_KEYS, ID_KEYS, question_from_json
+from r1_router.records import GOLD_KEYS, ID_KEYS, OUTPUT_KEY, question_from_json
 from r1_router.types import Question
 
 BATCH = 1000  # rows of a Parquet file held at once
@@ -97,6 +98,7 @@ def require_pictures(file: QuestionFile, questions: Sequence[Question]) -> None:
 
 def _question(file: QuestionFile, number: int, row: Mapping[str, Any]) -> Question:
     place = f"{file.path}, row {number}"
+    row = {key: value for key, value in row.items() if not OUTPUT_KEY.fullmatch(key)}
     row = {key: value for key, value in row.items() if key not in (*ID_KEYS, "image") or value not in (None, "")}
     image = file.published.image_path(row) if file.published else row.get("image")
     if image is not None and not isinstance(image, str):

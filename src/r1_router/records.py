@@ -21,7 +21,8 @@ ID_KEYS = ("id", "data_id", "question_id")
 """Where a row may have its id: ours, InfoSeek's, Dyn-VQA's."""
 GOLD_KEYS = ("answer_eval", "answer", "answers")
 """Where a row may have its gold, best first: InfoSeek scores on `answer_eval` and only shows `answer`."""
-_OUTPUT_KEY = re.compile(r"plan_\d+|llm_answer|usage|error")
+OUTPUT_KEY = re.compile(r"plan_\d+|llm_answer|usage|error")
+"""What a method adds to a question's row."""
 _EMPTY_ANSWER = Answer("", "")
 
 
@@ -53,7 +54,7 @@ def trajectory_from_json(record: Mapping[str, Any], sources: Sequence[Source]) -
         usage = Usage(**record.get("usage", {}))
     except TypeError as error:
         raise DataError(f"usage: {error}") from error
-    row = {key: value for key, value in record.items() if not _OUTPUT_KEY.fullmatch(key)}
+    row = {key: value for key, value in record.items() if not OUTPUT_KEY.fullmatch(key)}
     answer = _answer_from_json("llm_answer", record["llm_answer"]) if "llm_answer" in record else None
     return Trajectory(question_from_json(row), tuple(steps), answer, usage, record.get("error"))
 

@@ -13,7 +13,6 @@ from typing import Any
 from r1_router import jsonl
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import write_atomically
-from r1_router.predictions import VERDICTS_SUFFIX
 from r1_router.types import Question, Source, Trajectory
 
 
@@ -50,12 +49,13 @@ class Shard:
 
 
 def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[Source]) -> int:
-    """Join the shard files of `whole` into it, in the order of the questions; gives how many have no answer yet.
+    """Join the shard files of `whole` into it, in the order of the questions; gives how many have no record yet.
 
-    Raises DataError where there are no shards, ConfigError where they were made by different settings.
+    Shards that were put aside are left out, and a whole that other settings made is put aside. Raises DataError where
+    there are no shards, ConfigError where they were made by different settings.
     """
-    found = _shards(whole).glob(f"{whole.stem}.*-of-*.jsonl")
-    parts = sorted(path for path in found if not path.name.endswith(VERDICTS_SUFFIX))
+    name = re.compile(rf"{re.escape(whole.stem)}\.\d+-of-\d+\.jsonl")
+    parts = sorted(path for path in _shards(whole).glob("*.jsonl") if name.fullmatch(path.name))
     if not parts:
         raise DataError(f"no shards of {whole.name} in {_shards(whole)}: run with --shard 1/4 and so on first.")
     notes = [read_note(part) for part in parts]
@@ -65,6 +65,7 @@ def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[S
         Trajectory.from_json(record, sources).question.id: record for part in parts for record in jsonl.read(part)
     }
     joined = [records[question.id] for question in questions if question.id in records]
+    open_note(whole, notes[0].settings, replace_others=True)
     jsonl.rewrite(whole, joined)
     seconds, answered = sum(note.seconds for note in notes), sum(note.answered for note in notes)
     write_note(whole, RunNote(notes[0].settings, answered, seconds))
@@ -78,7 +79,8 @@ def _shards(whole: Path) -> Path:
 def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source]) -> dict[str, Trajectory]:
     """The answered questions in `path`, by id; failed ones leave the file, to be tried again.
 
-    A record whose question has another text or picture by now is not an answer to it and leaves the file too.
+    So does a record of one of `questions` that was answered while a knowledge base was down, or whose question has
+    another text or picture by now.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonl.repair_tail(path)
@@ -88,13 +90,18 @@ def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source])
     for record in records:
         trajectory = Trajectory.from_json(record, sources)
         question = asked.get(trajectory.question.id)
-        stale = question is not None and _asked(question) != _asked(trajectory.question)
-        if trajectory.error is None and not stale and trajectory.question.id not in done:
+        stands = question is None or _answers(trajectory, question)
+        if trajectory.error is None and stands and trajectory.question.id not in done:
             kept.append(record)
             done[trajectory.question.id] = trajectory
     if len(kept) < len(records):
         jsonl.rewrite(path, kept)
     return {id_: replace(trajectory, question=asked[id_]) for id_, trajectory in done.items() if id_ in asked}
+
+
+def _answers(trajectory: Trajectory, question: Question) -> bool:
+    """Whether the trajectory is of this very question, with all the evidence that was asked for."""
+    return _asked(trajectory.question) == _asked(question) and not trajectory.usage.unanswered
 
 
 def _asked(question: Question) -> tuple[str, str]:
@@ -148,9 +155,11 @@ def read_note(path: Path) -> RunNote:
 
 
 def _put_aside(path: Path) -> None:
-    """Rename the results to the first free `NAME.1.jsonl`, `NAME.2.jsonl`, .."""
+    """Rename the results to the first free `NAME.1.jsonl`, `NAME.2.jsonl`, .., and their note likewise."""
     aside = next(free for n in count(1) if not (free := path.with_suffix(f".{n}.jsonl")).exists())
     path.rename(aside)
+    if (note := _note_path(path)).exists():
+        note.rename(_note_path(aside))
 
 
 def _note_path(path: Path) -> Path:

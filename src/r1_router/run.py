@@ -68,8 +68,9 @@ def run_questions(
 ) -> Outcome:
     """Answer the questions that `path` has no answer to yet, appending one record each.
 
-    A question that fails is recorded with its error and the run goes on; the next run tries it again. After Ctrl-C
-    the questions in flight are given up, and the outcome says so. Raises DataError for a bad results file.
+    A question that fails is recorded with its error and the run goes on; the next run tries it again, as it does one
+    that was answered without a knowledge base that was down. After Ctrl-C the questions in flight are given up, and the
+    outcome says so. Raises DataError for a bad results file.
     """
     _require_distinct_ids(questions)
     done = resume(path, questions, tuple(retrievers))

@@ -9,7 +9,7 @@ A stage that was cut short goes on where it stopped; questions that failed in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from r1_router.deployment import Deployment
 from r1_router.errors import ConfigError, DataError
 from r1_router.methods.staged import model_stage, retrieval_stage
 from r1_router.questions import results_name
-from r1_router.results import open_note, result_path, write_note
-from r1_router.run import Outcome, run_questions
+from r1_router.results import open_note, result_path, resume, write_note
+from r1_router.run import run_questions
 from r1_router.types import (
     LLM,
     Message,
@@ -64,8 +64,8 @@ class Files:
         return result_path(self.config.results_dir, self.config.llm.name, self.benchmark, method)
 
 
-def generate(deployment: Deployment, benchmark: str, method: str, number: int) -> Path:
-    """The model's stage `number` over all questions; gives the file written."""
+def generate(deployment: Deployment, benchmark: str, method: str, number: int, *, fresh: bool = False) -> Path:
+    """The model's stage `number` over all questions; gives the file written, `fresh` as in a whole run."""
     files = _files(deployment, benchmark, method, number, deployment.config.max_steps)
     before = _read(files.retrieved(number - 1), deployment.sources()) if number else {}
     target = files.final() if number == deployment.config.max_steps else files.planned(number)
@@ -73,19 +73,20 @@ def generate(deployment: Deployment, benchmark: str, method: str, number: int) -
     _require_all(questions, before if number else {question.id for question in questions}, files.retrieved(number - 1))
     stage = model_stage(deployment.settings(method), number, before)
     idle: dict[Source, Retriever] = {source: _NotHere() for source in deployment.sources()}
-    _run(deployment, method, stage, questions, deployment.llm(method), idle, target)
+    _run(deployment, method, stage, questions, target, lambda: (deployment.llm(method), idle), fresh=fresh)
     return target
 
 
-def retrieve(deployment: Deployment, benchmark: str, method: str, number: int) -> Path:
-    """The search after the model's stage `number`; gives the file written."""
+def retrieve(deployment: Deployment, benchmark: str, method: str, number: int, *, fresh: bool = False) -> Path:
+    """The search after the model's stage `number`; gives the file written, `fresh` as in a whole run."""
     files = _files(deployment, benchmark, method, number, deployment.config.max_steps - 1)
     before = _read(files.planned(number), deployment.sources())
     questions = deployment.questions(benchmark)
     _require_all(questions, before, files.planned(number))
     stage = retrieval_stage(deployment.settings(method), before)
-    _run(deployment, method, stage, questions, _NotHere(), deployment.knowledge_bases(), files.retrieved(number))
-    return files.retrieved(number)
+    target = files.retrieved(number)
+    _run(deployment, method, stage, questions, target, lambda: (_NotHere(), deployment.knowledge_bases()), fresh=fresh)
+    return target
 
 
 class _NotHere:
@@ -128,16 +129,22 @@ def _run(
     method: str,
     stage: Method,
     questions: Sequence[Question],
-    llm: LLM,
-    retrievers: Mapping[Source, Retriever],
     path: Path,
-) -> Outcome:
-    """One stage over all questions with a bar; raises KeyboardInterrupt when it was stopped by one."""
-    write_note(path, open_note(path, deployment.fingerprint(method)))
+    load: Callable[[], tuple[LLM, Mapping[Source, Retriever]]],
+    *,
+    fresh: bool,
+) -> None:
+    """One stage over all questions with a bar; raises KeyboardInterrupt when it was stopped by one.
+
+    A stage that is through loads nothing: a run that is started again comes to where it stopped at once.
+    """
+    write_note(path, open_note(path, deployment.fingerprint(method), replace_others=fresh))
+    if len(resume(path, questions, deployment.sources())) == len(questions):
+        return
+    llm, retrievers = load()
     with console.run_bar(path.stem) as show:
         outcome = run_questions(
             stage, questions, llm, retrievers, path=path, concurrency=deployment.config.concurrency, on_progress=show
         )
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return outcome

@@ -126,7 +126,6 @@ class VisionLLM:
             )
             seen["image_grid_thw"] = torch.cat([chat.grids for chat in chats if chat.grids is not None])
             seen = {key: value.to(self._device) for key, value in seen.items()}
-        most = max(chat.sampling.max_tokens for chat in chats)
         with torch.inference_mode():
             output = self._model.generate(
                 input_ids=ids,
@@ -134,7 +133,7 @@ class VisionLLM:
                 mm_token_type_ids=(ids == self._image_id).int() * IMAGE_TYPE,
                 **seen,
                 do_sample=False,
-                max_new_tokens=min(most, self._context - width),
+                max_new_tokens=max(map(self._room, chats)),
                 eos_token_id=sorted(self._stops),
                 pad_token_id=pad,
                 logits_processor=LogitsProcessorList(
@@ -143,9 +142,13 @@ class VisionLLM:
             )
         return [self._reply(chat, row) for chat, row in zip(chats, output[:, width:].tolist(), strict=True)]
 
+    def _room(self, chat: Prepared) -> int:
+        """The most tokens of the chat's own reply, however long the others of its batch are: padding takes no place."""
+        return min(chat.sampling.max_tokens, self._context - len(chat.ids))
+
     def _reply(self, chat: Prepared, row: list[int]) -> Reply:
         end = next((place for place, id_ in enumerate(row) if id_ in self._stops), len(row))
-        written = row[: min(end, chat.sampling.max_tokens)]
+        written = row[: min(end, self._room(chat))]
         return Reply(self._tokenizer.decode(written, skip_special_tokens=True), len(chat.ids), len(written))
 
 

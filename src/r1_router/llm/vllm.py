@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from r1_router.errors import ConfigError, EngineError, MissingDependency
+from r1_router.errors import ConfigError, EngineError, MissingDependency, PromptTooLong
 from r1_router.llm.openai import FIRST_WAIT, OpenAILLM
 from r1_router.llm.server_process import ServerProcess
 from r1_router.types import Message, Reply, Sampling
@@ -26,6 +26,8 @@ COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 BASE, ADAPTED = "base", "adapted"
 START_SECONDS = 1800.0
 """A first start may download the model."""
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM takes as its largest rank of an adapter; an adapter may have any rank below."""
 RESTARTS = 3
 WATCH_SECONDS = 1.0
 
@@ -79,6 +81,8 @@ class VllmLLM:
         for _ in range(RESTARTS + 1):
             try:
                 return await self._client.chat(messages, sampling=sampling)
+            except PromptTooLong:
+                raise
             except EngineError:
                 if await asyncio.to_thread(self._all_ready):
                     raise
@@ -122,7 +126,8 @@ def server_arguments(model: str, adapter: Path | None, dtype: str, context: int 
         arguments += ["--max-model-len", str(context)]
     if adapter is not None:
         rank = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"]
-        arguments += ["--enable-lora", "--max-lora-rank", str(rank), "--lora-modules", f"{ADAPTED}={adapter}"]
+        most = next((allowed for allowed in LORA_RANKS if allowed >= rank), rank)
+        arguments += ["--enable-lora", "--max-lora-rank", str(most), "--lora-modules", f"{ADAPTED}={adapter}"]
     return arguments
 
 

@@ -33,5 +33,5 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """The text on one line, with what would end a cell or open a tag escaped."""
-    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+    """The text on one line, with what would end a cell, open a tag, or make a link or a picture escaped."""
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|").replace("](", "]\\(")
