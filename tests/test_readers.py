@@ -182,6 +182,13 @@ def test_a_broken_file_is_told_and_the_others_are_read(kind: str, tmp_path: Path
     assert why(found) and [one.id for one in found if isinstance(one, Row)] == ["z.csv/0"]
 
 
+def test_tables_without_ids_in_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("north", "south"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder / "t.jsonl", '{"header": ["a\u2028b"], "rows": [["x"]]}\n')
+    assert [row.id for row in rows(tmp_path)] == ["north/t.jsonl/1/0", "south/t.jsonl/1/0"]
+
+
 def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Nothing to read.*\.csv"):
         list(read_tables(tmp_path))

@@ -59,6 +59,9 @@ BAD_CANDIDATES = {
     "a link out": ({"did": "1:1", "modality": "image", "img_path": "link.png"}, "leads out of"),
     "no picture at all": ({"did": "1:1", "modality": "image", "img_path": "page.png"}, "is no picture"),
     "a list": ([1], "expected a JSON object, found list"),
+    "modalities as a list": ({"did": "1:1", "modality": ["image"], "txt": "x"}, r"modality \['image'\]"),
+    "a picture's data for its path": ({"modality": "image", "img_path": "data:" + "iVBO" * 99}, "cannot be opened"),
+    "a path that no file can have": ({"modality": "image", "img_path": "a\0.png"}, "cannot be opened"),
 }
 
 

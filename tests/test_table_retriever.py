@@ -155,7 +155,7 @@ def test_a_model_or_shape_that_cannot_be_used_is_an_error(material: Material, co
 
 
 def test_the_config_names_the_retriever_its_base_and_its_questions(tmp_path: Path) -> None:
-    from r1_router.retrieving import train_retriever
+    from r1_router.retrieving import _passages, train_retriever
 
     save_tiny_encoder(tmp_path / "encoder")
     jsonl.rewrite(tmp_path / "table.jsonl", [{"id": city, "title": city, "text": f"{city} table"} for city in CITIES])
@@ -175,5 +175,11 @@ def test_the_config_names_the_retriever_its_base_and_its_questions(tmp_path: Pat
     loaded = load_config(tmp_path / "config.yaml")
     card = train_retriever(loaded, "tables", "r1-router train table-retriever")
     assert (card["examples"], card["steps"], card["held_out"]) == (4, 2, {})
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "table.jsonl").rename(tmp_path / "corpus" / "passages-00000.jsonl")
+    sharded = replace(loaded, sources=[replace(loaded.sources[0], passages=tmp_path / "corpus")])
+    assert _passages(sharded, TABLE.name)[CITIES[0]] == f"{CITIES[0]} table"
+    with pytest.raises(DataError, match="missing or empty"):
+        _passages(loaded, TABLE.name)
     with pytest.raises(ConfigError, match="there are tables"):
         train_retriever(loaded, "texts", "")

@@ -41,7 +41,6 @@ def eval_retrieval(
     asked = deployment.questions(questions, limit)
     outcomes = ask_bases(deployment.knowledge_bases(), asked, max(depths), source)
     path = out or deployment.config.results_dir / "retrieval" / f"{config.stem}_{name}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
     jsonl.rewrite(path, (outcome.to_json() for found in outcomes.values() for outcome in found))
     console.print(_hits_table(name, outcomes, depths, seed))
     failed = sum(outcome.error is not None for found in outcomes.values() for outcome in found)

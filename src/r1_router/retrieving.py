@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from r1_router import console, jsonl
+from r1_router import console
 from r1_router.bases import model_path, quieten_transformers
 from r1_router.config import Config
 from r1_router.errors import ConfigError, DataError
 from r1_router.questions import QuestionFile, read_questions
+from r1_router.retrieval.inputs import passage_files
+from r1_router.retrieval.store import open_store
 from r1_router.retrieval_quality import GoldQuery, gold_queries
 from r1_router.schema import read_dataclass
 from r1_router.training.table_retriever import RetrieverConfig, train
@@ -50,10 +52,11 @@ def _asked(questions: Path, source: str) -> list[GoldQuery]:
 
 
 def _passages(config: Config, source: str) -> dict[str, str]:
-    """The base's passages by id, as they are indexed; raises ConfigError where no base has that name."""
+    """The base's passages by id, as they are indexed.
+
+    Raises ConfigError where no base has that name, DataError where its file is missing.
+    """
     for section in config.sources:
         if section.name == source:
-            if not section.passages.is_file():
-                raise ConfigError(f"sources.{source}.passages: no file {section.passages}.")
-            return {row["id"]: row["text"] for row in jsonl.read(section.passages)}
+            return {row["id"]: row["text"] for path in passage_files(section.passages) for row in open_store(path)}
     raise ConfigError(f"retriever.source: no base is named {source!r}.")

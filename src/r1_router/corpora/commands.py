@@ -84,6 +84,7 @@ def tables(
 
     if style not in set(Style):
         raise ConfigError(f"--style: found {style!r}; there are {', '.join(Style)}.")
+    _require_apart(output, source)
     _write(output, read_tables(source, Style(style), words))
 
 
@@ -110,7 +111,16 @@ def documents(
     from r1_router.corpora.documents import read_documents_of
     from r1_router.corpora.windows import Windowing
 
+    _require_apart(output, source)
     _write(output, read_documents_of(source, Windowing(words, stride)))
+
+
+def _require_apart(output: Path, source: Path) -> None:
+    """Refuse an output that would replace what is read, or be read by the next call."""
+    from r1_router.errors import ConfigError
+
+    if output.resolve().is_relative_to(source.resolve()):
+        raise ConfigError(f"--output: {output} lies in {source}, which is read whole: give a file outside of it.")
 
 
 def _write(output: Path, outcomes: Iterable[Outcome]) -> None:

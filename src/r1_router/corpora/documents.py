@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from r1_router.corpora.pages import missing, parse_html, title_of_name
-from r1_router.corpora.rows import Outcome, Row, Skipped, each_file, read_text, text_of
+from r1_router.corpora.rows import Outcome, Row, Skipped, each_file, json_lines, read_text, text_of
 from r1_router.corpora.windows import Windowing, titled_segments
 from r1_router.errors import DataError
 
 Part = tuple[str, str, str] | Skipped
 """Id, title and text of a document, or of a section of one."""
 HIDDEN_TAGS = ("script", "style", "noscript", "nav", "header", "footer", "template")
-BLOCK_TAGS = ("p", "div", "li", "br", "h1", "h2", "h3", "h4", "h5", "h6", "tr", "section", "article", "pre")
+BLOCK_TAGS = (
+    *("p", "div", "li", "br", "h1", "h2", "h3", "h4", "h5", "h6", "section", "article", "pre", "blockquote"),
+    *("ul", "ol", "dt", "dd", "table", "caption", "tr", "td", "th", "figure", "figcaption"),
+)
+"""Their words never join those before or after them."""
 
 _FENCE = re.compile(r"^(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -77,19 +80,15 @@ def _from_html(path: Path, name: str) -> Iterator[Part]:
     for hidden in list(body.iter(*HIDDEN_TAGS)):
         hidden.drop_tree()
     for block in body.iter(*BLOCK_TAGS):
-        block.tail = "\n" + (block.tail or "")
+        block.text, block.tail = "\n" + (block.text or ""), "\n" + (block.tail or "")
     lines = (" ".join(line.split()) for line in body.text_content().splitlines())
     yield name, title, "\n".join(filter(None, lines))
 
 
 def _from_jsonl(path: Path, name: str) -> Iterator[Part]:
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            yield Skipped(f"{path}, line {number}: not JSON ({error}); mend the line or fetch the file again")
+    for number, record in json_lines(path, read_text(path)):
+        if isinstance(record, Skipped):
+            yield record
             continue
         text = text_of(record, ("text", "contents", "content")) if isinstance(record, dict) else ""
         if text:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from r1_router.corpora.rows import Outcome, Row, Skipped, inside, read_text, text_of
+from r1_router.corpora.rows import Outcome, Row, Skipped, inside, json_lines, read_text, text_of
 from r1_router.errors import DataError
 from r1_router.pictures import is_picture
 
@@ -43,7 +43,7 @@ def _listed(path: Path, root: Path) -> Iterator[Outcome]:
             yield record
             continue
         name, caption = text_of(record, PATHS), text_of(record, CAPTIONS)
-        has_text, has_picture = MODALITIES.get(record.get("modality", "image,text"), (None, None))
+        has_text, has_picture = MODALITIES.get(str(record.get("modality", "image,text")), (None, None))
         if has_text is None:
             yield Skipped(f"{place}: modality {record['modality']!r}; M-BEIR's are {', '.join(MODALITIES)}")
         elif has_picture and not name:
@@ -69,16 +69,10 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
         except csv.Error as error:
             yield "", Skipped(f"{path}, line {reader.line_num}: no CSV ({error}); close its quotes")
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, record in json_lines(path, text):
         place = f"{path}, line {number}"
-        try:
-            record = json.loads(line) if line.strip() else None
-        except ValueError as error:
-            yield place, Skipped(f"{place}: not JSON ({error}); mend the line or fetch the file again")
-            continue
-        if record is not None:
-            told = Skipped(f"{place}: expected a JSON object, found {type(record).__name__}")
-            yield place, record if isinstance(record, dict) else told
+        told = Skipped(f"{place}: expected a JSON object, found {type(record).__name__}")
+        yield place, record if isinstance(record, dict | Skipped) else told
 
 
 def _beside(folder: Path) -> Iterator[Outcome]:
@@ -115,13 +109,16 @@ def _sidecar(path: Path) -> tuple[str, str]:
 
 
 def _unusable(root: Path, name: str) -> str | None:
-    path = inside(root, name)
-    if path is None:
-        return f"{name} leads out of {root}; give another --root or mend the path"
-    if not path.is_file():
-        return f"no file {path}; fetch it, or give another --root"
-    with open(path, "rb") as file:
-        return None if is_picture(file.read(16)) else f"{path} is no picture; fetch it again"
+    try:
+        path = inside(root, name)
+        if path is None:
+            return f"{name} leads out of {root}; give another --root or mend the path"
+        if not path.is_file():
+            return f"no file {path}; fetch it, or give another --root"
+        with open(path, "rb") as file:
+            return None if is_picture(file.read(16)) else f"{path} is no picture; fetch it again"
+    except (OSError, ValueError) as error:  # a picture's data in place of its path, for one
+        return f"{name[:80]!r} cannot be opened ({getattr(error, 'strerror', None) or error}); give the path of a file"
 
 
 def _words(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -120,6 +121,21 @@ def read_text(path: Path) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         kind = "UTF-16" if wide else "UTF-8"
         raise DataError(f"{path}, line {line}: not {kind} ({error.reason}); save the file as UTF-8.") from error
+
+
+def json_lines(path: Path, text: str) -> Iterator[tuple[int, Any]]:
+    """The value in each line of the file's text with the line's number, a skip for what is no JSON.
+
+    A line ends at a line feed alone: JSON may hold what `splitlines` cuts at too, such as U+2028.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            value = Skipped(f"{path}, line {number}: not JSON ({error}); mend the line or fetch the file again")
+        yield number, value
 
 
 def text_of(record: dict[str, Any], names: Iterable[str]) -> str:

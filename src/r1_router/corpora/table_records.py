@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from r1_router.corpora.rows import Row, Skipped, read_text, text_of
+from r1_router.corpora.rows import Row, Skipped, json_lines, read_text, text_of
 from r1_router.corpora.tables import Table, table_of
 from r1_router.errors import DataError
 
@@ -32,18 +32,12 @@ def tables_of_json(path: Path, name: str) -> Iterator[Table | Row | Skipped]:
     if not text.strip():
         raise DataError(f"{path}: empty; fetch it again.")
     lined = ".jsonl" in path.name
-    for place, identity, record in _lines(path, text) if lined else _whole(path, name, text):
+    for place, identity, record in _lines(path, name, text) if lined else _whole(path, name, text):
         yield record if isinstance(record, Skipped) else _table(f"{path}, {place}", identity, record)
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[str, str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                record = Skipped(f"{path}, line {number}: not JSON ({error}); mend the line or fetch the file again")
-            yield f"line {number}", f"{path.name}/{number}", record
+def _lines(path: Path, name: str, text: str) -> Iterator[tuple[str, str, Any]]:
+    yield from ((f"line {number}", f"{name}/{number}", record) for number, record in json_lines(path, text))
 
 
 def _whole(path: Path, name: str, text: str) -> Iterator[tuple[str, str, Any]]:

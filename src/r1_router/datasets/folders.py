@@ -17,7 +17,8 @@ from r1_router.errors import DataError
 
 TARS = (".tar", ".tar.gz", ".tgz")
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError)
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError, RuntimeError)
+"""The last is how `zipfile` tells of a password, and of a compression that it does not know."""
 
 
 def from_files(source: Path, pictures: Pictures, progress: Progress) -> dict[str, str]:
@@ -62,7 +63,7 @@ def _find_in_archive(path: Path, wanted: Container[str]) -> Iterator[tuple[str, 
         yield from (_find_in_zip if path.suffix == ".zip" else _find_in_tar)(path, wanted)
     except _BROKEN as error:
         raise DataError(
-            f"{path}: a broken archive ({error}); fetch it again. What stood before the break is kept."
+            f"{path}: a broken archive ({error}); fetch it again, without a password. What stood before is kept."
         ) from error
 
 

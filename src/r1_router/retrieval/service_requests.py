@@ -14,9 +14,9 @@ from typing import Annotated
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, FailFast, ValidationError
 
+from r1_router.pictures import FORMATS, UNREADABLE
 from r1_router.types import Query
 
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 FORM = 'Send {"source": NAME, "k": 10, "queries": [{"text": ".."}]}; a query may have {"image": {"data": BASE64}}.'
 
 
@@ -131,9 +131,9 @@ def _inside(root: Path | None, name: str) -> Path:
 def _check_pixels(path: Path, limits: Limits) -> None:
     """Read the picture's header alone: a small file may unpack to any size."""
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path, formats=list(FORMATS)) as image:
             pixels = image.width * image.height
-    except (OSError, ValueError, SyntaxError) as error:
+    except UNREADABLE as error:
         raise Refused(400, "an image cannot be read", f"Send one of {', '.join(FORMATS)}.") from error
     except Image.DecompressionBombError as error:
         raise _too_many_pixels(limits) from error
