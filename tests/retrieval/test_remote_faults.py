@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from r1_router.errors import KnowledgeBaseDown
+from r1_router.errors import KnowledgeBaseDown, KnowledgeBaseError
 from r1_router.retrieval.remote import RemoteBase
 from r1_router.types import TEXT, Query
 
@@ -24,6 +24,9 @@ class Crooked(ThreadingHTTPServer):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 crooked.requests += 1
+                answer(self)
+
+            def do_GET(self) -> None:
                 answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
@@ -50,14 +53,14 @@ def sending(status: int, body: bytes) -> Callable[[BaseHTTPRequestHandler], None
 
 
 def silent(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(3)
+    time.sleep(10)
 
 
 def by_drops(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
-    for _ in range(30):
+    for _ in range(100):
         handler.wfile.write(b" ")
         time.sleep(0.1)
 
@@ -93,7 +96,7 @@ def test_garbage_and_silence_are_retried_then_given_up(
     started = time.perf_counter()
     with pytest.raises(KnowledgeBaseDown, match="serve-retriever"):
         client.search_many([Query("alpha")], 1)
-    assert crooked.requests == 2 and time.perf_counter() - started < 3
+    assert crooked.requests == 2 and time.perf_counter() - started < 8
     with pytest.raises(KnowledgeBaseDown):
         client.search_many([Query("alpha")], 1)
     assert crooked.requests == 3  # once known to be down it is tried once
@@ -110,3 +113,10 @@ def test_a_base_that_is_back_is_used_again() -> None:
     for _ in range(2):  # the second meets one more fault, and has its tries again
         assert client.search_many([Query("alpha")], 1)[0][0].id == "p0"
     crooked.shutdown()
+
+
+def test_a_health_answer_that_says_too_little_is_told() -> None:
+    server = Crooked(sending(200, json.dumps({"sources": {TEXT.name: {"tag": TEXT.tag}}}).encode()))
+    with pytest.raises(KnowledgeBaseError, match="too little"):
+        len(RemoteBase(server.url, TEXT))
+    server.shutdown()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-LARGEST = 1 << 33
-"""Numbers below it have a bit each in an array that grows with the largest; other ids are kept in a set."""
+LARGEST = 1 << 30
+"""Numbers below it have a bit each in an array that grows with the largest, to 128 MB; other ids are kept in a set."""
 
 
 class Seen:

@@ -83,7 +83,11 @@ class RemoteBase:
         if not isinstance(entry, dict) or entry.get("tag") != self.source.tag:
             wanted = f"{self.source.name!r} ({self.source.tag})"
             raise KnowledgeBaseError(f"{self._url} does not serve {wanted}; it has {', '.join(sources) or 'nothing'}.")
-        return About(int(entry["passages"]), list(entry["made_from"]))
+        try:
+            return About(int(entry["passages"]), list(entry["made_from"]))
+        except (KeyError, TypeError, ValueError) as error:
+            told = f"{self._url}/health says too little of {self.source.name!r} ({error!r})."
+            raise KnowledgeBaseError(told) from error
 
     def _ask(self, method: str, path: str, body: bytes, read: Callable[[Any], Read]) -> Read:
         """What `read` makes of the answer, with as many tries as are due."""
