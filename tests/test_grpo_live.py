@@ -7,34 +7,30 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
-from typer.testing import CliRunner, Result
 
 torch = pytest.importorskip("torch", reason="training needs the extra: pip install 'r1-router[train]'")
 pytest.importorskip("trl", reason="training needs the extra: pip install 'r1-router[train]'")
 
-from r1_router import jsonl  # noqa: E402
-from r1_router.cli import app  # noqa: E402
-from r1_router.config import load_config  # noqa: E402
-from r1_router.deployment import Deployment  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
 from r1_router.errors import ConfigError, KnowledgeBaseDown  # noqa: E402
 from r1_router.llm.scripted import ScriptedLLM  # noqa: E402
 from r1_router.methods import Settings  # noqa: E402
 from r1_router.prompts import load_prompts  # noqa: E402
 from r1_router.replies import format_answer, format_plan  # noqa: E402
-from r1_router.retrieval.remote import RemoteBase  # noqa: E402
-from r1_router.training.grpo.live import Arrival, Fate, Loop, Place, Walks, key, places, walk  # noqa: E402
-from r1_router.training.grpo.prompts import StepPrompt, read_prompts  # noqa: E402
+from r1_router.training.grpo.live import Arrival, Fate, LiveRollouts, Walks, walk  # noqa: E402
+from r1_router.training.grpo.places import Loop, Place, key, places  # noqa: E402
+from r1_router.training.grpo.prompts import read_prompts  # noqa: E402
+from r1_router.training.grpo.rollouts import Rollouts  # noqa: E402
 from r1_router.training.grpo.rounds import Answers  # noqa: E402
 from r1_router.training.grpo.run import CHECKPOINTS, train  # noqa: E402
-from r1_router.tuning import live_loop  # noqa: E402
-from r1_router.types import Message, Passage, Query, Question, Reply, Sampling, Source  # noqa: E402
+from r1_router.types import Message, Passage, Query, Question, Reply, Sampling  # noqa: E402
 from reward_samples import HashEncoder  # noqa: E402
-from tiny_models import save_tiny_encoder  # noqa: E402
-from tiny_policy import TOLD, save_policy_model, tiny_config, world, write_steps  # noqa: E402
+from tiny_policy import TOLD, save_policy_model, tiny_config, world  # noqa: E402
 
 ASKED = Question("q", "which country")
 STOP = "<think>t</think><sub-question>none</sub-question><ret>none</ret>"
@@ -59,7 +55,7 @@ def loop(shelf: Shelf | None = None, **settings: Any) -> Loop:
 
 
 def place(kind: str, number: int = 0, asked: str = "where is lima") -> Place:
-    return Place(StepPrompt("1-1", 1, 1, kind, (), (), "{}"), ASKED, number, asked)
+    return Place(ASKED, kind, number, asked)
 
 
 def walked(place: Place, replies: Sequence[str], shelf: Shelf | None = None) -> Arrival | Fate:
@@ -83,7 +79,8 @@ def test_each_place_is_reached_with_the_policys_own_questions_evidence_and_answe
     assert isinstance(answering, Arrival) and answering.asked == "where is lima" and shelf.asked == ["where is lima"]
     second = said(walked(place("ret", 1), WAY))
     assert second == "Origin question: which country\nSub-question1: where is lima\nAnswer1: peru\n"
-    assert said(walked(place("ans", 1), WAY)) == said(answering)
+    later = [*WAY[:2], format_plan("t", "who rules chad", TOLD.name)]
+    assert said(walked(place("ans", 1), later)).endswith("who rules chad")
     assert "Answer2: peru again" in said(walked(place("final"), WAY))
     assert "Answer1" not in said(walked(place("final"), [STOP]))
 
@@ -108,8 +105,8 @@ def answers_of(replies: Sequence[str]) -> Answers:
 def prompts_of(found: Sequence[Place], replies: Sequence[str], shelf: Shelf | None = None, most: int = 99) -> Any:
     """The policy's prompts for these places, in rounds of those replies, if they have at most so many words."""
 
-    def fit(prompt: StepPrompt) -> StepPrompt | None:
-        return prompt if len(str(prompt.messages[-1]["content"]).split()) <= most else None
+    def fit(messages: Sequence[Message]) -> Sequence[Message] | None:
+        return messages if len(str(messages[-1]["content"]).split()) <= most else None
 
     walks = Walks(loop(shelf), {str(n): one for n, one in enumerate(found)}, HashEncoder(), fit)
     own, fates = walks.prompts([str(n) for n in range(len(found))], answers_of(replies), Sampling())
@@ -135,12 +132,34 @@ def test_places_are_read_off_the_rows_and_their_questions(tmp_path: Path) -> Non
     prompts = read_prompts(config.data, step_types=("ret", "ans", "final"), sees_images=False)
     found = places(config.data, prompts, loop())
     read = [found[key(prompt.messages)] for prompt in prompts[:4]]
-    assert [(one.prompt.step_type, one.number, one.asked) for one in read] == [
+    assert [(one.kind, one.number, one.asked) for one in read] == [
         ("ret", 0, "who"), ("ans", 0, "who"), ("ret", 1, "none"), ("final", 0, "none"),
     ]  # fmt: skip
     assert all(one.question == ASKED for one in read)
     with pytest.raises(ConfigError, match="row 1"):
         places(config.data, prompts, dataclasses.replace(loop(), questions=[Question("q", "who else")]))
+
+
+def test_a_group_replies_to_the_policys_own_prompt_and_the_log_tells_the_shares(tmp_path: Path) -> None:
+    model = save_policy_model(tmp_path)
+    tokenizer, policy = AutoTokenizer.from_pretrained(model), AutoModelForCausalLM.from_pretrained(model)
+    teachers = [[{"role": "user", "content": text}] for text in ("plan", "plan plan")]
+    kinds = {key(teachers[0]): place("ret"), key(teachers[1]): place("ret", 9)}  # the second is past the last step
+    walks = Walks(loop(), kinds, HashEncoder(), lambda messages: messages)
+    shares: dict[str, float] = {}
+    trainer = SimpleNamespace(
+        state=SimpleNamespace(global_step=1),
+        step_config=SimpleNamespace(temperature=1.0, top_k=0, max_tokens=3, seed=0, rollout_batch=8),
+        model=policy,
+        accelerator=SimpleNamespace(unwrap_model=lambda wrapped: wrapped),
+        _log_metric=shares.__setitem__,
+    )
+    rollouts = LiveRollouts(Rollouts(model, tokenizer, torch.float32, "cpu"), walks)
+    asked = [teachers[0], teachers[0], teachers[1], teachers[1]]
+    prompts = [tokenizer.decode(ids) for ids in rollouts(asked, trainer)["prompt_ids"]]
+    assert prompts[0] == prompts[1] and "question: which country" in prompts[0]
+    assert prompts[2] == prompts[3] and "user plan plan" in prompts[2]
+    assert shares == {f"live/{fate}": {Fate.OWN: 0.5, Fate.STOPPED: 0.5}.get(fate, 0.0) for fate in Fate}
 
 
 @pytest.mark.parametrize("settings", [{"swap_share": 0.5}, {"engine": "vllm"}])
@@ -188,63 +207,3 @@ def test_a_run_walks_trains_and_is_the_same_again_after_a_stop(tmp_path: Path, o
 def test_a_run_without_questions_to_walk_from_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="questions"):
         train(tiny_config(tmp_path, live=True), world())
-
-
-GRPO: dict[str, Any] = {
-    "model": "llm", "data": "steps.jsonl", "held_out": "steps.jsonl", "output": "adapter", "live": True,
-    "group": 4, "prompts": 2, "updates": 2, "max_tokens": 3, "held_out_prompts": 4, "rank": 4, "evaluate_updates": 2,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A config whose source is searched by vectors and by BM25, with the question that its step rows come of."""
-    root = tmp_path_factory.mktemp("deployed")
-    save_policy_model(root / "llm")
-    save_tiny_encoder(root / "encoder")
-    write_steps(root / "steps.jsonl")
-    texts = ["lima lies in peru", "chad is dry", "oslo lies in norway"]
-    jsonl.rewrite(root / "text.jsonl", [{"id": str(n), "title": "t", "text": text} for n, text in enumerate(texts)])
-    jsonl.rewrite(root / "questions.jsonl", [{"id": "q", "question": "which country", "answers": ["peru"]}])
-    source = {"name": TOLD.name, "tag": TOLD.tag, "purpose": TOLD.purpose, "encoder": "text", "lexical_weight": 0.5}
-    config: dict[str, Any] = {
-        "llm": {"name": "tiny", "model": "llm"},
-        "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
-        "sources": [source | {"passages": "text.jsonl", "folder": "indexes/text"}],
-        "benchmarks": {},
-        "training": {
-            "router-grpo": {"kind": "grpo", "questions": "questions.jsonl", "grpo": GRPO},
-            "without": {"kind": "grpo", "grpo": GRPO | {"output": "other"}},
-        },
-    }
-    (root / "config.yaml").write_text(yaml.safe_dump(config))
-    assert command(root, "build").exit_code == 0
-    return root
-
-
-def command(root: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, [*words, "--config", str(root / "config.yaml")])
-
-
-def test_the_command_walks_over_the_configs_bases_in_training_and_evaluation(deployed: Path, one_thread: None) -> None:
-    result = command(deployed, "train", "step-grpo")
-    assert result.exit_code == 0, result.output
-    rows = list(jsonl.read(deployed / "adapter/log.jsonl"))
-    assert [row["step"] for row in rows if row.get("live/own")] == [1, 2]
-    assert [row["step"] for row in rows if row.get("eval_live/own")] == [0, 2]
-    refused = command(deployed, "train", "step-grpo", "--adapter", "without")
-    assert refused.exit_code == 1 and "questions" in refused.output
-
-
-def test_evidence_is_retrieved_live_and_a_base_that_is_down_takes_no_other_with_it(deployed: Path) -> None:
-    atlas = Source("atlas", "tar", "maps")
-    deployment = Deployment(load_config(deployed / "config.yaml"))
-    found = live_loop(deployment, deployed / "questions.jsonl")
-    both = {**found.retrievers, atlas: RemoteBase("http://127.0.0.1:9", atlas, tries=1)}
-
-    def answering(source: Source) -> Arrival | Fate:
-        planned = [format_plan("t", "where is lima", source.name)]
-        return asyncio.run(walk(place("ans"), ScriptedLLM(planned), dataclasses.replace(found, retrievers=both)))
-
-    assert answering(atlas) is Fate.UNANSWERED
-    assert said(answering(TOLD)).startswith("ter-0: ") and "lima lies in peru" in said(answering(TOLD))

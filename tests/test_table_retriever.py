@@ -177,7 +177,7 @@ def test_the_config_names_the_retriever_its_base_and_its_questions(tmp_path: Pat
     assert (card["examples"], card["steps"], card["held_out"]) == (4, 2, {})
     (tmp_path / "corpus").mkdir()
     (tmp_path / "table.jsonl").rename(tmp_path / "corpus" / "passages-00000.jsonl")
-    sharded = replace(loaded, sources=[replace(loaded.sources[0], passages=tmp_path / "corpus")])
+    sharded = replace(loaded, sources=(replace(loaded.sources[0], passages=tmp_path / "corpus"),))
     assert _passages(sharded, TABLE.name)[CITIES[0]] == f"{CITIES[0]} table"
     with pytest.raises(DataError, match="missing or empty"):
         _passages(loaded, TABLE.name)

@@ -16,11 +16,14 @@ from typing import Any
 
 from r1_router.errors import ConfigError, MissingDependency
 from r1_router.training.grpo.config import STEP_TYPES
+from r1_router.training.grpo.places import places_by_id
 from r1_router.training.grpo.prompts import read_prompts
 
 VERL = "0.9.1"
 INSTALL = f'pip install "verl[fsdp,vllm]=={VERL}"'
 MAIN = "verl.trainer.main_ppo"
+LIVE_LOOPS, LIVE_LOOP = "verl_live.yaml", "live_steps"
+"""The file beside the config that tells verl of our agent loop, and the loop's name in it."""
 
 
 def launch(
@@ -33,6 +36,7 @@ def launch(
     """
     if not config.is_file():
         raise ConfigError(f"--config: no file {config}; configs/verl_stepgrpo.yaml is the one to start from.")
+    overrides = with_live_loop(config, overrides)
     command = verl_command(config, overrides)
     if show:
         say(shlex.join(command))
@@ -41,6 +45,21 @@ def launch(
     for line in write_files(compose(config, overrides)):
         say(line)
     return subprocess.run(command).returncode
+
+
+def with_live_loop(config: Path, overrides: Sequence[str]) -> list[str]:
+    """The overrides, after those that name the live agent loop where `steps.live` says so."""
+    import yaml
+
+    told = [override.removeprefix("steps.live=") for override in overrides if override.startswith("steps.live=")]
+    steps = yaml.safe_load(config.read_text(encoding="utf-8")).get("steps", {})
+    if not (yaml.safe_load(told[-1]) if told else steps.get("live")):
+        return list(overrides)
+    loops = config.resolve().parent / LIVE_LOOPS
+    if not loops.is_file():
+        raise ConfigError(f"steps.live: no file {loops}; copy configs/{LIVE_LOOPS} there.")
+    agent = "actor_rollout_ref.rollout.agent"
+    return [f"{agent}.default_agent_loop={LIVE_LOOP}", f"{agent}.agent_loop_config_path={loops}", *overrides]
 
 
 def verl_command(config: Path, overrides: Sequence[str]) -> list[str]:
@@ -74,7 +93,7 @@ def compose(config: Path, overrides: Sequence[str] = ()) -> Any:
 
 def write_files(settings: Any) -> list[str]:
     """Write `data.train_files` and `data.val_files` from the step rows of `steps`; gives a line on each."""
-    from r1_router.training.verl_rows import fitted, require_readable, write_verl_rows
+    from r1_router.training.verl_rows import fitted, own_question, require_readable, write_verl_rows
 
     steps, model = settings.steps, settings.actor_rollout_ref.model.path
     told = []
@@ -82,6 +101,7 @@ def write_files(settings: Any) -> list[str]:
         prompts = read_prompts(Path(rows), step_types=STEP_TYPES, sees_images=True)
         require_readable(prompts)
         fits = fitted(prompts, model, settings.data.max_prompt_length, steps.max_pixels)
-        write_verl_rows(Path(path), fits.prompts, steps.max_pixels)
+        places = places_by_id(Path(rows), own_question) if steps.get("live") else None
+        write_verl_rows(Path(path), fits.prompts, steps.max_pixels, places)
         told.append(f"{path}: {len(fits.prompts)} prompts, {fits.shortened} lost passages, {fits.dropped} dropped")
     return told

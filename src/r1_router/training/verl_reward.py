@@ -16,6 +16,7 @@ from r1_router.batcher import Batcher
 from r1_router.reward_parts import FailureKind, Reward
 from r1_router.reward_rules import ANSWER_PARTS, ANSWER_STEPS, REFERENCE, ROUTE_PARTS, ROUTE_STEP, RewardOptions
 from r1_router.rewards import Sample, step_rewards
+from r1_router.training.grpo.live import LIVE, Fate
 from r1_router.types import PUBLISHED_SOURCES, Encoder, Source
 
 ENCODER = "BAAI/bge-m3"
@@ -47,11 +48,13 @@ async def compute_score(
 ) -> Scores:
     """One reply's score and its parts, as verl's reward workers ask for them; every reply has the same keys.
 
-    A worker asks for many at once: they are gathered, so that the encoder is given lists.
+    A worker asks for many at once: they are gathered, so that the encoder is given lists. Of a reply of the live agent
+    loop the fate of its walk is among the parts: 1 for the one that it had.
     """
     sample = Sample(solution_str, json.loads(ground_truth), extra_info["step_type"])
     parts = dict.fromkeys((*ROUTE_PARTS, *ANSWER_PARTS), 0.0)
-    return parts | await _batcher(ScoreSettings.read(**settings))(sample)
+    fates = {f"{LIVE}_{fate}": float(fate == extra_info[LIVE]) for fate in Fate} if LIVE in extra_info else {}
+    return parts | fates | await _batcher(ScoreSettings.read(**settings))(sample)
 
 
 def score_steps(replies: Sequence[str], targets: Sequence[str], settings: ScoreSettings) -> list[Scores]:
@@ -75,7 +78,7 @@ def _batcher(settings: ScoreSettings) -> Batcher[Sample, Scores]:
 
 def _score(batch: Sequence[Sample], settings: ScoreSettings) -> list[Scores]:
     sources = [Source(name, "", "") for name in settings.retrievers]
-    rewards = step_rewards(batch, encoder=_encoder(settings.encoder), sources=sources, options=settings.options)
+    rewards = step_rewards(batch, encoder=sentence_encoder(settings.encoder), sources=sources, options=settings.options)
     return [_scores(reward) for reward in rewards]
 
 
@@ -86,7 +89,8 @@ def _scores(reward: Reward) -> Scores:
 
 
 @cache
-def _encoder(name: str) -> Encoder:
+def sentence_encoder(name: str) -> Encoder:
+    """The encoder of a folder or hub name, on the CPU, loaded once a process."""
     from r1_router.retrieval.encoders import SentenceEncoder
 
     return SentenceEncoder(name, device="cpu")

@@ -4,20 +4,23 @@
      "ability": "ret", "reward_model": {"style": "rule", "ground_truth": target},
      "extra_info": {"index", "id", "step_type"}}
 
-verl reports validation by `data_source`, so each kind of step has a curve of its own.
+verl reports validation by `data_source`, so each kind of step has a curve of its own. For the live agent loop
+`extra_info` holds the step's place too: {"question", "picture", "number", "asked"}.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from r1_router.errors import DataError
 from r1_router.files import write_atomically
+from r1_router.prompts.messages import origin
 from r1_router.synthesis.rows import IMAGE_MARK
+from r1_router.training.grpo.places import Place, problem
 from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit
-from r1_router.types import Message
+from r1_router.types import Message, Question
 
 OTHER_MARKS = ("<video>", "<audio>")
 PIXELS_A_SIDE = 28
@@ -34,8 +37,8 @@ def require_readable(prompts: Sequence[StepPrompt]) -> None:
             raise DataError(f"step {prompt.id}: {found[0]} in its text means a medium to verl; take it out.")
 
 
-def verl_row(prompt: StepPrompt, index: int, max_pixels: int) -> dict[str, Any]:
-    """One step as verl reads it; a picture is scaled down to `max_pixels`."""
+def verl_row(prompt: StepPrompt, index: int, max_pixels: int, place: Place | None = None) -> dict[str, Any]:
+    """One step as verl reads it, with its place if it is walked to; a picture is scaled down to `max_pixels`."""
     images = [{"image": str(Path(image).resolve()), "max_pixels": max_pixels} for image in prompt.images]
     return {
         "data_source": f"steps_{prompt.step_type}",
@@ -43,16 +46,40 @@ def verl_row(prompt: StepPrompt, index: int, max_pixels: int) -> dict[str, Any]:
         "images": images,
         "ability": prompt.step_type,
         "reward_model": {"style": "rule", "ground_truth": prompt.target},
-        "extra_info": {"index": index, "id": prompt.id, "step_type": prompt.step_type},
+        "extra_info": {"index": index, "id": prompt.id, "step_type": prompt.step_type, **_place_row(place)},
     }
 
 
-def write_verl_rows(path: Path, prompts: Sequence[StepPrompt], max_pixels: int) -> None:
-    """Write the prompts as a Parquet file, whole or not at all; raises DataError for half a character."""
+def read_place(extra_info: Mapping[str, Any]) -> Place:
+    """The place that a row's `extra_info` holds; raises DataError for a row that was written without."""
+    if "asked" not in extra_info:
+        raise DataError(f"step {extra_info['id']}: the row holds no place; set steps.live: true, and start anew.")
+    question = Question(extra_info["id"], extra_info["question"], image=extra_info["picture"])
+    return Place(question, extra_info["step_type"], int(extra_info["number"]), extra_info["asked"])
+
+
+def own_question(first: StepPrompt) -> Question:
+    """The question that a row's first step shows; raises DataError where that shows more than the question."""
+    text = problem(first).strip().removeprefix(origin(Question("", ""), ()).strip()).strip()
+    if problem(first).strip() != origin(Question("", text), ()).strip():
+        raise DataError(
+            f"step {first.id}: a row that is walked opens with `Origin question: ..`, not with another prompt."
+        )
+    return Question(first.id, text, image=first.images[0] if first.images else None)
+
+
+def write_verl_rows(
+    path: Path, prompts: Sequence[StepPrompt], max_pixels: int, places: Mapping[str, Place] | None = None
+) -> None:
+    """Write the prompts as a Parquet file, whole or not at all; raises DataError for half a character.
+
+    With `places`, by the prompts' ids, the rows are for the live agent loop.
+    """
     import pyarrow
     from pyarrow import parquet
 
     text, number = pyarrow.string(), pyarrow.int64()
+    place = {"question": text, "picture": text, "number": number, "asked": text} if places else {}
     schema = pyarrow.schema(
         {
             "data_source": text,
@@ -60,10 +87,11 @@ def write_verl_rows(path: Path, prompts: Sequence[StepPrompt], max_pixels: int) 
             "images": pyarrow.list_(pyarrow.struct({"image": text, "max_pixels": number})),
             "ability": text,
             "reward_model": pyarrow.struct({"style": text, "ground_truth": text}),
-            "extra_info": pyarrow.struct({"index": number, "id": text, "step_type": text}),
+            "extra_info": pyarrow.struct({"index": number, "id": text, "step_type": text, **place}),
         }
     )
-    rows = [verl_row(prompt, index, max_pixels) for index, prompt in enumerate(prompts)]
+    found = places or {}
+    rows = [verl_row(prompt, index, max_pixels, found.get(prompt.id)) for index, prompt in enumerate(prompts)]
     sink = pyarrow.BufferOutputStream()
     try:
         parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
@@ -84,6 +112,13 @@ def fitted(prompts: Sequence[StepPrompt], model: str, most: int, max_pixels: int
         return len(tokenizer(text, add_special_tokens=False)["input_ids"]) + shown
 
     return fit(prompts, length, most, shorten=True)
+
+
+def _place_row(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    picture = place.question.image and str(Path(place.question.image).resolve())
+    return {"question": place.question.text, "picture": picture, "number": place.number, "asked": place.asked}
 
 
 def _image_tokens(image: str, max_pixels: int) -> int:

@@ -15,14 +15,16 @@ from r1_router.errors import ConfigError
 from r1_router.llm.transformers import unspeakable_ids
 from r1_router.training.grpo.batches import plan, repeated
 from r1_router.training.grpo.config import GrpoConfig
-from r1_router.training.grpo.live import LiveRollouts, Walks, places
+from r1_router.training.grpo.live import LiveRollouts, Walks
 from r1_router.training.grpo.model import load_policy
+from r1_router.training.grpo.places import places
 from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit, fitting, read_prompts
 from r1_router.training.grpo.rewarding import StepRewards
 from r1_router.training.grpo.run import World
 from r1_router.training.grpo.trainer import Hooks, StepGrpoTrainer, held_out_batch, passes, trl_settings, uses_vllm
 from r1_router.training.grpo.variation import under_other_names
 from r1_router.training.swaps import Swapper
+from r1_router.types import Message
 
 
 def fitting_prompts(config: GrpoConfig, processor: Any, swapper: Swapper | None = None) -> tuple[Fitted, Fitted | None]:
@@ -33,7 +35,9 @@ def fitting_prompts(config: GrpoConfig, processor: Any, swapper: Swapper | None 
         prompts = read_prompts(path, step_types=config.step_types, sees_images=sees)
         if swapper is not None:
             prompts = under_other_names(prompts, swapper, config.swap_share, config.seed)
-        return fit(prompts, partial(_length, processor), config.max_prompt, shorten=config.shorten)
+        return fit(
+            prompts, lambda prompt: _length(processor, prompt.messages), config.max_prompt, shorten=config.shorten
+        )
 
     return read(config.data), read(config.held_out) if config.held_out else None
 
@@ -118,8 +122,8 @@ def walks_of(
     files = ((config.data, prompts[0]), (config.held_out, prompts[1]))
     found = [places(path, own, world.loop) for path, own in files if path is not None]
     length = partial(_length, processor)
-    fit_prompt = partial(fitting, length_of=length, most=config.max_prompt, shorten=config.shorten)
-    return Walks(world.loop, {chat: place for part in found for chat, place in part.items()}, world.encoder, fit_prompt)
+    fit_chat = partial(fitting, length_of=length, most=config.max_prompt, shorten=config.shorten)
+    return Walks(world.loop, {chat: place for part in found for chat, place in part.items()}, world.encoder, fit_chat)
 
 
 def _rollouts(config: GrpoConfig, processor: Any, device: str, walks: Walks | None) -> Any:
@@ -152,10 +156,8 @@ def _held_out_order(config: GrpoConfig, prompts: Sequence[StepPrompt]) -> list[i
     return [index for batch in batches for index in batch]
 
 
-def _length(processor: Any, prompt: StepPrompt) -> int:
-    """Tokens of the prompt as the model is asked it, pictures included."""
-    encoded = processor.apply_chat_template(
-        list(prompt.messages), tokenize=True, add_generation_prompt=True, return_dict=True
-    )
+def _length(processor: Any, messages: Sequence[Message]) -> int:
+    """Tokens of a chat as the model is asked it, pictures included."""
+    encoded = processor.apply_chat_template(list(messages), tokenize=True, add_generation_prompt=True, return_dict=True)
     ids = encoded["input_ids"]
     return len(ids[0] if isinstance(ids[0], list) else ids)

@@ -8,29 +8,28 @@ teacher's. A walk that does not come to the place leaves the group the teacher's
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from r1_router.errors import ConfigError, KnowledgeBaseDown, PromptTooLong
+from r1_router.errors import KnowledgeBaseDown, PromptTooLong
 from r1_router.llm.content import text_only
-from r1_router.methods.blocks import Settings, Work, answer, history, plan, searched, shown
+from r1_router.methods.blocks import Work, answer, history, plan, searched, shown
 from r1_router.prompts import answer_messages, final_messages, route_messages
-from r1_router.prompts.messages import origin
 from r1_router.reward_rules import ROUTE_STEP
-from r1_router.training.grpo.prompts import FINAL_STEP, StepPrompt, read_prompts
+from r1_router.training.grpo.places import Loop, Place, key
+from r1_router.training.grpo.prompts import FINAL_STEP
 from r1_router.training.grpo.rounds import Answers, Rounds
-from r1_router.types import LLM, Encoder, Message, Passage, Query, Question, Retriever, Sampling, Source, Step
+from r1_router.types import LLM, Encoder, Message, Passage, Query, Retriever, Sampling, Source, Step
 
 SAME_QUESTION = 0.8
 """The least cosine at which the policy's sub-question passes for the teacher's, whose answer is the target."""
+LIVE = "live"
+"""What logs and replies name the fates of walks by."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,62 +44,11 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """The routed loop as the config has it, its bases, and the questions that the step rows come of."""
-
-    settings: Settings
-    retrievers: Mapping[Source, Retriever]
-    questions: Sequence[Question]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a teacher's prompt stands: the `number`-th step of its kind on the way from the question, from 0.
-
-    `asked` is the teacher's sub-question there.
-    """
-
-    prompt: StepPrompt
-    question: Question
-    number: int
-    asked: str
-
-
-@dataclass(frozen=True, slots=True)
 class Arrival:
     """The chat that the policy is asked at a place, and its own sub-question where it is to be answered."""
 
     messages: Sequence[Message]
     asked: str | None = None
-
-
-def places(data: Path, prompts: Sequence[StepPrompt], loop: Loop) -> dict[str, Place]:
-    """The place of each prompt by its `key`; raises ConfigError for a row whose question is not among the loop's."""
-    known = {_seen(origin(_read(one, loop.settings), ()), one.image): one for one in loop.questions}
-    steps = sorted(read_prompts(data, step_types=(), sees_images=True), key=lambda step: (step.row, step.step))
-    found: dict[str, Place] = {}
-    for row, own in groupby(steps, key=lambda step: step.row):
-        first, *rest = own
-        question = known.get(_seen(_problem(first), first.images[0] if first.images else None))
-        if question is None:
-            raise ConfigError(f"{data}, row {row}: none of the `questions` is asked as its first step is.")
-        found |= {place.prompt.id: place for place in on_the_way(question, (first, *rest))}
-    return {key(prompt.messages): replace(found[prompt.id], prompt=prompt) for prompt in prompts}
-
-
-def on_the_way(question: Question, steps: Sequence[StepPrompt]) -> Iterator[Place]:
-    """The places of one row's steps, which come in their order."""
-    asked, counts = "", Counter[str]()
-    for step in steps:
-        if step.step_type == ROUTE_STEP:
-            asked = str(json.loads(step.target)["query"])
-        yield Place(step, question, counts[step.step_type], asked)
-        counts[step.step_type] += 1
-
-
-def key(messages: Sequence[Message]) -> str:
-    """A chat's name."""
-    return json.dumps(list(messages), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +75,7 @@ async def walk(place: Place, llm: LLM, loop: Loop) -> Arrival | Fate:
     """
     bases = {source: _Guarded(source, base) for source, base in loop.retrievers.items()}
     work = Work(place.question, llm, bases, loop.settings)
-    prompts, kind, steps = loop.settings.prompts, place.prompt.step_type, list[Step]()
+    prompts, kind, steps = loop.settings.prompts, place.kind, list[Step]()
     while True:
         if (kind, place.number) == (ROUTE_STEP, len(steps)):
             return Arrival(route_messages(prompts, work.read, history(steps), tuple(loop.retrievers)))
@@ -142,6 +90,12 @@ async def walk(place: Place, llm: LLM, loop: Loop) -> Arrival | Fate:
     return Arrival(final_messages(prompts, work.read, history(steps))) if kind == FINAL_STEP else Fate.STOPPED
 
 
+def same_question(encoder: Encoder, asked: str, teachers: str) -> bool:
+    """Whether the answer to the teacher's sub-question is that to the policy's."""
+    first, second = encoder.encode([Query(asked), Query(teachers)])
+    return float(first @ second) >= SAME_QUESTION
+
+
 @dataclass(frozen=True, slots=True)
 class Walks:
     """The walks of a run: its loop, the places of its prompts by their chats' keys, and what fits a prompt in.
@@ -152,7 +106,7 @@ class Walks:
     loop: Loop
     places: Mapping[str, Place]
     encoder: Encoder
-    fit: Callable[[StepPrompt], StepPrompt | None]
+    fit: Callable[[Sequence[Message]], Sequence[Message] | None]
 
     def prompts(
         self, chats: Sequence[str], answers: Answers, sampling: Sampling
@@ -184,14 +138,9 @@ class Walks:
     def _judged(self, arrival: Arrival | Fate, place: Place) -> Sequence[Message] | Fate:
         if isinstance(arrival, Fate):
             return arrival
-        if arrival.asked is not None and self._cosine(arrival.asked, place.asked) < SAME_QUESTION:
+        if arrival.asked is not None and not same_question(self.encoder, arrival.asked, place.asked):
             return Fate.OTHER_QUESTION
-        own = self.fit(replace(place.prompt, messages=tuple(text_only(arrival.messages))))
-        return Fate.TOO_LONG if own is None else own.messages
-
-    def _cosine(self, one: str, other: str) -> float:
-        first, second = self.encoder.encode([Query(one), Query(other)])
-        return float(first @ second)
+        return self.fit(text_only(arrival.messages)) or Fate.TOO_LONG
 
 
 class LiveRollouts:
@@ -210,20 +159,5 @@ class LiveRollouts:
         chats = list(dict.fromkeys(map(key, prompts)))
         own, fates = self._walks.prompts(chats, self._rollouts.answers(config.rollout_batch), sampling)
         for fate in Fate:
-            trainer._log_metric(f"live/{fate.value}", fates[fate] / len(chats))
+            trainer._log_metric(f"{LIVE}/{fate}", fates[fate] / len(chats))
         return self._rollouts([own.get(key(messages), messages) for messages in prompts], trainer)
-
-
-def _read(question: Question, settings: Settings) -> Question:
-    """The question as the loop reads it."""
-    return replace(question, text=question.text.lower()) if settings.lower_case else question
-
-
-def _seen(text: str, image: str | None) -> tuple[str, str | None]:
-    """What tells a question from others: its text and its picture's file name."""
-    return text.strip(), image and Path(image).name
-
-
-def _problem(step: StepPrompt) -> str:
-    """The text asked, without its picture."""
-    return str(text_only(step.messages)[-1]["content"])

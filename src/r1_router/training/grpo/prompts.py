@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,21 +73,23 @@ def fit(prompts: Sequence[StepPrompt], length_of: Length, most: int, *, shorten:
     kept: list[StepPrompt] = []
     shortened = 0
     for prompt in prompts:
-        found = fitting(prompt, length_of, most, shorten=shorten)
-        if found is not None:
-            kept.append(found)
-            shortened += found is not prompt
+        chat = fitting(prompt.messages, partial(_length_with, prompt, length_of), most, shorten=shorten)
+        if chat is not None:
+            kept.append(replace(prompt, messages=tuple(chat)))
+            shortened += chat is not prompt.messages
     if not kept:
         raise ConfigError(f"none of {len(prompts)} step prompts fits in {most} tokens; raise max_prompt.")
     return Fitted(tuple(kept), shortened, len(prompts) - len(kept))
 
 
-def fitting(prompt: StepPrompt, length_of: Length, most: int, *, shorten: bool) -> StepPrompt | None:
-    """The prompt itself if it has at most `most` tokens, else with fewer passages; None where that is not enough."""
-    found: StepPrompt | None = prompt
-    while found is not None and length_of(found) > most:
-        found = _shorter(found) if shorten else None
-    return found
+def fitting(
+    messages: Sequence[Message], length_of: Callable[[Sequence[Message]], int], most: int, *, shorten: bool
+) -> Sequence[Message] | None:
+    """The chat itself if it has at most `most` tokens, else with fewer passages; None where that is not enough."""
+    chat: Sequence[Message] | None = messages
+    while chat is not None and length_of(chat) > most:
+        chat = without_last_passage(chat) if shorten else None
+    return chat
 
 
 def _flat(path: Path) -> Iterator[dict[str, Any]]:
@@ -114,6 +117,5 @@ def _message(message: Message, images: Sequence[str]) -> Message:
     return {"role": message["role"], "content": parts}
 
 
-def _shorter(prompt: StepPrompt) -> StepPrompt | None:
-    messages = without_last_passage(prompt.messages)
-    return None if messages is None else replace(prompt, messages=tuple(messages))
+def _length_with(prompt: StepPrompt, length_of: Length, messages: Sequence[Message]) -> int:
+    return length_of(replace(prompt, messages=tuple(messages)))

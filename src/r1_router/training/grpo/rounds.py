@@ -43,6 +43,7 @@ class Rounds:
         self._answer_if_all_wait()
 
     def _answer_if_all_wait(self) -> None:
+        self._waiting = [one for one in self._waiting if not one.reply.done()]  # cancelled ones want none
         if not self._waiting or len(self._waiting) < self._walkers:
             return
         # Searches end in any order; the seeds, each walk's own, do not.

@@ -21,7 +21,7 @@ from r1_router.training.swaps import Swapper
 from r1_router.types import Encoder, Source
 
 if TYPE_CHECKING:
-    from r1_router.training.grpo.live import Loop
+    from r1_router.training.grpo.places import Loop
     from r1_router.training.grpo.prompts import Fitted
     from r1_router.training.grpo.record import Record
 
