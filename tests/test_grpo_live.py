@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ pytest.importorskip("trl", reason="training needs the extra: pip install 'r1-rou
 
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
+from one_thread import one_thread as one_thread  # noqa: E402
 from r1_router.errors import ConfigError, KnowledgeBaseDown  # noqa: E402
 from r1_router.llm.scripted import ScriptedLLM  # noqa: E402
 from r1_router.methods import Settings  # noqa: E402
@@ -31,6 +32,8 @@ from r1_router.training.grpo.run import CHECKPOINTS, train  # noqa: E402
 from r1_router.types import Message, Passage, Query, Question, Reply, Sampling  # noqa: E402
 from reward_samples import HashEncoder  # noqa: E402
 from tiny_policy import TOLD, save_policy_model, tiny_config, world  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 ASKED = Question("q", "which country")
 STOP = "<think>t</think><sub-question>none</sub-question><ret>none</ret>"
@@ -168,16 +171,7 @@ def test_settings_that_do_not_go_with_it_are_refused(tmp_path: Path, settings: d
         tiny_config(tmp_path, live=True, **settings)
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Sums in one order, whatever the machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_a_run_walks_trains_and_is_the_same_again_after_a_stop(tmp_path: Path, one_thread: None) -> None:
+def test_a_run_walks_trains_and_is_the_same_again_after_a_stop(tmp_path: Path) -> None:
     def trained(folder: Path, stops: bool) -> list[dict[str, Any]]:
         folder.mkdir()
         shelf = Shelf()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra: pip install 'r1-router[train]'")
 pytest.importorskip("trl", reason="training needs the extra: pip install 'r1-router[train]'")
 
+from one_thread import one_thread as one_thread  # noqa: E402
 from r1_router.curves import Curve, plot, points, write_curves  # noqa: E402
 from r1_router.errors import ConfigError, DataError, TrainingError  # noqa: E402
 from r1_router.training.grpo.config import GrpoConfig  # noqa: E402
@@ -24,6 +24,7 @@ from r1_router.training.grpo.run import CHECKPOINTS, Listener, train  # noqa: E4
 from r1_router.training.grpo.watchdogs import Limits  # noqa: E402
 from tiny_policy import tiny_config, world  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 WEIGHTS = "adapter_model.safetensors"
 KILLED = """
 import os, pathlib, signal, sys
@@ -36,15 +37,6 @@ def kill(row):
 
 train(tiny_config(pathlib.Path(sys.argv[1])), world(), Listener(kill))
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums in one order, whatever the machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

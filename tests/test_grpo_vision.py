@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra: pip install 'r1-router[train]'")
 pytest.importorskip("trl", reason="training needs the extra: pip install 'r1-router[train]'")
 
+from one_thread import one_thread as one_thread  # noqa: E402
 from r1_router.training.grpo.assembly import as_dataset  # noqa: E402
 from r1_router.training.grpo.config import GrpoConfig  # noqa: E402
 from r1_router.training.grpo.prompts import read_prompts  # noqa: E402
@@ -20,13 +20,7 @@ from r1_router.training.model import load_processor  # noqa: E402
 from tiny_models import save_tiny_vision_model  # noqa: E402
 from tiny_policy import REPLIES, world  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the extra: pip install 'r1-router[train]'")
 pytest.importorskip("peft", reason="training needs the extra: pip install 'r1-router[train]'")
 
+from one_thread import one_thread as one_thread  # noqa: E402
 from r1_router.errors import ConfigError, DataError  # noqa: E402
 from r1_router.training.data import epoch_batches, load_examples, pad  # noqa: E402
 from r1_router.training.sft import CHECKPOINT, LOG, SftConfig, learning_rate, train  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = [
     "which",
     "country",
@@ -103,15 +105,6 @@ def step_rows() -> list[dict[str, Any]]:
         }
         for n, text in enumerate(asked)
     ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Sums in one order, so that equal runs are equal to the bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_overfits_eight_rows_and_writes_what_peft_loads(config: SftConfig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from r1_router.dtypes import torch_dtype
 from r1_router.errors import ConfigError
 from r1_router.training.grpo.config import GrpoConfig
 from r1_router.training.merged_lora import merge_in_forward
-from r1_router.training.model import fresh_adapter, load_base, save_adapter
+from r1_router.training.model import fresh_adapter, load_base
 
 
 def load_policy(config: GrpoConfig, device: str) -> Any:
@@ -33,13 +32,3 @@ def load_policy(config: GrpoConfig, device: str) -> Any:
         return model.merge_and_unload()
     merge_in_forward(model)
     return model
-
-
-def save_policy(model: Any, processor: Any, folder: Path) -> None:
-    """An adapter as supervised training writes it, or all weights with the tokenizer beside them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(model, PeftModel):
-        save_adapter(model, folder)
-        return
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)

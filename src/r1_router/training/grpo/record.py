@@ -14,8 +14,8 @@ from transformers import TrainerCallback
 from r1_router import jsonl
 from r1_router.errors import TrainingError
 from r1_router.training.grpo.config import GrpoConfig
-from r1_router.training.grpo.model import save_policy
 from r1_router.training.grpo.watchdogs import REWARD, Row, new_alarms
+from r1_router.training.model import save_weights
 
 Evaluate = Callable[[Path, int], Mapping[str, float]]
 DEV, HELD_OUT = "dev/f1_recall", "eval_reward"
@@ -109,7 +109,7 @@ class Judge:
 
     def save(self, model: Any, folder: Path) -> None:
         """Write the policy's weights to a folder."""
-        save_policy(model, self._processor, folder)
+        save_weights(model, self._processor, folder)
 
 
 def _is_number(value: Any) -> bool:
