@@ -223,7 +223,7 @@ def test_killed_again_and_again_it_gives_the_bytes_of_one_run(workers: int, tmp_
     while kills < 8:
         process = subprocess.Popen([*command, str(tmp_path / "c")], env=ENVIRONMENT, start_new_session=True)
         try:
-            process.wait(drawn.uniform(0, whole))
+            assert process.wait(drawn.uniform(0, whole)) == 0
             shutil.rmtree(tmp_path / "c")  # done before its moment came: begun anew
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)

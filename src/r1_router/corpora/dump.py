@@ -200,7 +200,7 @@ def documents(xml: bytes, rules: Rules, unseen: frozenset[str] = CANONICAL, befo
 
 def _page(page: bytes, number: int, rules: Rules, unseen: frozenset[str]) -> Found | Skip:
     """One page; of several revisions the last, which is the newest."""
-    head = page[: page.find(b"<revision>")]
+    head = page.partition(b"<revision>")[0]
     found = _HEAD.search(head)
     if not found or not (title := html.unescape(found["title"].decode()).strip()):
         return Failure(Fault.NO_TITLE, number)

@@ -66,7 +66,7 @@ def load_model(config: SftConfig, device: str = "cpu") -> Module:
     dtype = torch_dtype(config.dtype, device) if config.lora else torch.float32
     base = load_base(config.model, dtype, fast=device == "cpu")
     base.config.use_cache = False
-    model = fresh_adapter(base, config.rank, config.alpha) if config.lora else without_images(base)
+    model = fresh_adapter(base, config.rank, config.alpha) if config.lora else with_images_frozen(base)
     if config.gradient_checkpointing:
         base.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()  # it is done in training mode only
@@ -103,8 +103,8 @@ def fresh_adapter(base: PreTrainedModel, rank: int, alpha: int) -> PeftModel:
     return model
 
 
-def without_images(base: PreTrainedModel) -> PreTrainedModel:
-    """The model, its part for images not to be trained."""
+def with_images_frozen(base: PreTrainedModel) -> PreTrainedModel:
+    """The model, all its weights to be trained but those of its part for images."""
     for name, parameter in base.named_parameters():
         parameter.requires_grad_(not re.match(VISION, name))
     return base

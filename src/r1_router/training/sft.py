@@ -61,7 +61,7 @@ class SftConfig:
         "float32"  # of the frozen weights and the products; bfloat16, or auto, is three times as fast where native
     )
     compile: bool = False  # 1.2 times as fast after half a minute; needs a C++ compiler
-    gradient_checkpointing: bool = False  # less memory, a third more time
+    gradient_checkpointing: bool = False  # less memory, more time
     seed: int = 0
     checkpoint_steps: int = 50
     max_minutes: float = math.inf
