@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,7 @@ def timed_run(
     failed = [item.error for item in outcome.trajectories if item.error]
     if failed:
         raise SystemExit(f"{len(failed)} questions failed, the first: {failed[0]}")
+    print(f"{way}: {len(questions)} questions in {seconds:.1f} s", file=sys.stderr, flush=True)
     return Timing(way, seconds, len(recorder.asked), recorder.tokens), recorder
 
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r1_router.benchmarks import PUBLISHED, Benchmark, benchmark_named
+from r1_router.benchmarks import BENCHMARKS, PUBLISHED, benchmark_named
 from r1_router.errors import ConfigError, R1RouterError
 from r1_router.files import write_atomically
 from r1_router.metrics import HEADLINE, METRICS, metric_named
 from r1_router.predictions import read_predictions, results_files
+from r1_router.questions import results_name
 from r1_router.results import result_path
 from r1_router.scorecard import Scorecard, score_results
 
@@ -29,13 +30,14 @@ RESULTS_ROOT = Path(__file__).resolve().parents[1] / "results"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One benchmark's results file with its figures, the published one first."""
+    """One benchmark's results file with its figures, the published one first; `rows` of a benchmark that is known."""
 
-    benchmark: Benchmark
+    name: str
+    rows: int | None
     card: Scorecard
 
     def to_json(self) -> dict[str, Any]:
-        return self.card.to_json() | {"benchmark_rows": self.benchmark.rows}
+        return self.card.to_json() | {"benchmark_rows": self.rows}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,19 +47,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     errors: dict[str, str] = {}
     try:
         names = chosen_metrics(args.metrics)
-        benchmarks = list(PUBLISHED.values()) if args.dataset_name == "all" else [benchmark_named(args.dataset_name)]
         model = args.model_name or only_model(args.results_root)
+        datasets = list(PUBLISHED) if args.dataset_name == "all" else [results_name(args.dataset_name)]
+        paths = {name: result_path(args.results_root, model, name, args.method) for name in datasets}
+        for name, path in paths.items():
+            if not path.is_file():
+                benchmark_named(name)  # a name that nothing is known by is told before a missing file
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for benchmark in benchmarks:
+    for name, path in paths.items():
         try:
-            path = result_path(args.results_root, model, benchmark.name, args.method)
-            evaluated.append(evaluate(benchmark, path, names, args.seed))
+            evaluated.append(evaluate(name, path, names, args.seed))
             print(describe(evaluated[-1], args.method), flush=True)
         except R1RouterError as error:
-            errors[benchmark.name] = str(error)
-            print(f"error: {benchmark.name}: {error}", file=sys.stderr)
+            errors[name] = str(error)
+            print(f"error: {name}: {error}", file=sys.stderr)
     if args.json:
         write_json(args.json, args, model, evaluated, errors)
     return 1 if errors else 0
@@ -65,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset_name", default="all", help="a benchmark, or all: the six of the paper")
+    parser.add_argument(
+        "--dataset_name", default="all", help="a benchmark or question file, or all: the six of the paper"
+    )
     parser.add_argument("--method", default="r1-router3", help="as it stands in the file's name")
     parser.add_argument("--model_name", help="the folder of the results; may be left out where there is only one")
     parser.add_argument("--results_root", type=Path, default=RESULTS_ROOT, help=f"default: {RESULTS_ROOT.name}/")
@@ -89,9 +96,11 @@ def only_model(root: Path) -> str:
     return folders[0]
 
 
-def evaluate(benchmark: Benchmark, path: Path, metrics: Sequence[str], seed: int) -> Evaluated:
-    """Read and measure one results file; raises DataError naming file and line."""
-    return Evaluated(benchmark, score_results(read_predictions(path, benchmark.gold), metrics, seed))
+def evaluate(name: str, path: Path, metrics: Sequence[str], seed: int) -> Evaluated:
+    """Read and measure one results file of the benchmark `name`; raises DataError naming file and line."""
+    known = BENCHMARKS.get(name)
+    results = read_predictions(path, known.gold) if known else read_predictions(path)
+    return Evaluated(name, known.rows if known else None, score_results(results, metrics, seed))
 
 
 def describe(evaluated: Evaluated, method: str) -> str:
@@ -99,9 +108,9 @@ def describe(evaluated: Evaluated, method: str) -> str:
     headline, *others = evaluated.card.measures
     results = evaluated.card.results
     lines = [
-        f"{evaluated.benchmark.name} {method} eval:",
+        f"{evaluated.name} {method} eval:",
         f"F1-Recall:  {headline}  {headline.metric.label}",
-        f"  {len(results.predictions)} of {evaluated.benchmark.rows} questions",
+        f"  {len(results.predictions)}{f' of {evaluated.rows}' if evaluated.rows else ''} questions",
         *(f"  {line}" for line in Scorecard(results, tuple(others)).lines()),
     ]
     return "\n".join(lines) + "\n"
@@ -115,7 +124,7 @@ def write_json(
         "model": model,
         "method": args.method,
         "seed": args.seed,
-        "datasets": {one.benchmark.name: one.to_json() for one in evaluated},
+        "datasets": {one.name: one.to_json() for one in evaluated},
         "errors": errors,
     }
     write_atomically(path, json.dumps(report, indent=2) + "\n")

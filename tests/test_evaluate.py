@@ -175,6 +175,16 @@ def test_blank_lines_and_passed_over_nan_are_counted(tmp_path: Path, capsys: pyt
     assert "yes_no@1             100.00" in shown and "n=2" in shown
 
 
+@pytest.mark.parametrize("name", ["mine", "questions/mine.jsonl"])
+def test_results_of_a_benchmark_of_ones_own_are_scored(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "mine", ROW)
+    assert evaluate.main(["--dataset_name", name, "--results_root", str(tmp_path)]) == 0
+    assert "mine r1-router3 eval:\nF1-Recall:  100.00" in (shown := capsys.readouterr().out)
+    assert "  1 questions\n" in shown
+
+
 def test_a_model_must_be_named_where_there_are_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "tabfact", ROW)
     shutil.copytree(tmp_path / "m", tmp_path / "other")

@@ -27,6 +27,7 @@ LAYERS = (
         "reward_rules",
         "rewards",
         "schema",
+        "idle",
     },
     {"llm", "retrieval", "corpora", "fetch", "convert", "embedded", "checkpoints"},
     {

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from r1_router import jsonl
 from r1_router.cli import app
+from r1_router.commands import evaluate
 from r1_router.config import load_config
 from r1_router.deployment import Deployment
 from r1_router.errors import ConfigError, DataError
@@ -141,20 +142,20 @@ def write_config(root: Path, url: str) -> None:
         "llm": {"name": "served", "model": "m", "engine": "openai", "base_url": url},
         "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
         "sources": [source("text retriever", "ter", "text"), source("table retriever", "tar", "table")],
-        "benchmarks": {"factbook": "questions.jsonl"},
+        "benchmarks": {"factbook": "questions.jsonl", "mine": "questions.jsonl"},
         "shown": 2,
     }
     (root / "config.yaml").write_text(yaml.safe_dump(config))
 
 
-def evaluation(world: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def evaluation(world: Path, benchmark: str = "factbook", **settings: str) -> subprocess.CompletedProcess[str]:
     environment: dict[str, str] = os.environ | {
         "CONFIG": str(world / "config.yaml"),
         "ROUTER": sys.executable,
         "PYTHONPATH": str(ROOT / "src"),
         **settings,
     }
-    command = ["bash", str(ROOT / "evaluation.sh"), "factbook"]
+    command = ["bash", str(ROOT / "evaluation.sh"), benchmark]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -195,16 +196,25 @@ def test_a_stage_cut_short_goes_on_where_it_stopped(world: Path, server: Server)
     assert retrieve(deployment(world), "factbook", "r1-router", 0).is_file()  # nothing is left to search for
 
 
+def test_a_whole_run_that_is_through_loads_nothing(world: Path, server: Server) -> None:
+    questions = deployment(world).questions("factbook")
+    first = evaluate(deployment(world), "factbook", "r1-router", questions)
+    calls = server.calls
+    (world / "encoder").rename(world / "put away")
+    assert evaluate(deployment(world), "factbook", "r1-router", questions).summary == first.summary
+    assert server.calls == calls
+
+
 def test_evaluation_sh_takes_steps_and_folder_from_the_config_and_starts_afresh(world: Path, server: Server) -> None:
     config = world / "config.yaml"
     config.write_text(config.read_text() + "max_steps: 1\nresults_dir: elsewhere\n")
-    planned = generate(deployment(world), "factbook", "r1-router", 0)
+    planned = generate(deployment(world), "mine", "r1-router", 0)
     config.write_text(config.read_text().replace("shown: 2", "shown: 1"))
     with pytest.raises(ConfigError, match="--fresh puts it aside"):
-        generate(deployment(world), "factbook", "r1-router", 0)
-    staged = evaluation(world, STAGED="1", FRESH="1")
-    assert staged.returncode == 0 and "factbook r1-router1 eval" in staged.stdout, staged.stderr
-    assert (world / "elsewhere" / "served" / "factbook_r1-router1.jsonl").is_file()
+        generate(deployment(world), "mine", "r1-router", 0)
+    staged = evaluation(world, "mine", STAGED="1", FRESH="1")
+    assert staged.returncode == 0 and "mine r1-router1 eval" in staged.stdout, staged.stderr
+    assert (world / "elsewhere" / "served" / "mine_r1-router1.jsonl").is_file()
     assert planned.with_suffix(".1.jsonl").is_file()
 
 

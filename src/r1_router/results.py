@@ -99,6 +99,11 @@ def resume(path: Path, questions: Sequence[Question], sources: Sequence[Source])
     return {id_: replace(trajectory, question=asked[id_]) for id_, trajectory in done.items() if id_ in asked}
 
 
+def is_through(path: Path, questions: Sequence[Question], sources: Sequence[Source]) -> bool:
+    """Whether `path` has an answer to every question, so that nothing need be loaded to resume it."""
+    return len(resume(path, questions, sources)) == len(questions)
+
+
 def _answers(trajectory: Trajectory, question: Question) -> bool:
     """Whether the trajectory is of this very question, with all the evidence that was asked for."""
     return _asked(trajectory.question) == _asked(question) and not trajectory.usage.unanswered

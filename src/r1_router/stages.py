@@ -17,23 +17,12 @@ from r1_router import console, jsonl
 from r1_router.config import Config
 from r1_router.deployment import Deployment
 from r1_router.errors import ConfigError, DataError
+from r1_router.idle import Idle
 from r1_router.methods.staged import model_stage, retrieval_stage
 from r1_router.questions import results_name
-from r1_router.results import open_note, result_path, resume, write_note
+from r1_router.results import is_through, open_note, result_path, write_note
 from r1_router.run import run_questions
-from r1_router.types import (
-    LLM,
-    Message,
-    Method,
-    Passage,
-    Query,
-    Question,
-    Reply,
-    Retriever,
-    Sampling,
-    Source,
-    Trajectory,
-)
+from r1_router.types import LLM, Method, Question, Retriever, Source, Trajectory
 
 ROUTED = "r1-router"
 
@@ -72,7 +61,7 @@ def generate(deployment: Deployment, benchmark: str, method: str, number: int, *
     questions = deployment.questions(benchmark)
     _require_all(questions, before if number else {question.id for question in questions}, files.retrieved(number - 1))
     stage = model_stage(deployment.settings(method), number, before)
-    idle: dict[Source, Retriever] = {source: _NotHere() for source in deployment.sources()}
+    idle = dict.fromkeys(deployment.sources(), Idle())
     _run(deployment, method, stage, questions, target, lambda: (deployment.llm(method), idle), fresh=fresh)
     return target
 
@@ -85,18 +74,8 @@ def retrieve(deployment: Deployment, benchmark: str, method: str, number: int, *
     _require_all(questions, before, files.planned(number))
     stage = retrieval_stage(deployment.settings(method), before)
     target = files.retrieved(number)
-    _run(deployment, method, stage, questions, target, lambda: (_NotHere(), deployment.knowledge_bases()), fresh=fresh)
+    _run(deployment, method, stage, questions, target, lambda: (Idle(), deployment.knowledge_bases()), fresh=fresh)
     return target
-
-
-class _NotHere:
-    """What the other stage holds."""
-
-    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        raise DataError("no model is loaded in a retrieval stage.")
-
-    async def search(self, query: Query, k: int) -> list[Passage]:
-        raise DataError("no knowledge base is loaded in a model stage.")
 
 
 def _files(deployment: Deployment, benchmark: str, method: str, number: int, last: int) -> Files:
@@ -139,7 +118,7 @@ def _run(
     A stage that is through loads nothing: a run that is started again comes to where it stopped at once.
     """
     write_note(path, open_note(path, deployment.fingerprint(method), replace_others=fresh))
-    if len(resume(path, questions, deployment.sources())) == len(questions):
+    if is_through(path, questions, deployment.sources()):
         return
     llm, retrievers = load()
     with console.run_bar(path.stem) as show:
