@@ -165,6 +165,8 @@ def test_a_small_file_is_bounded(server: FaultyServer) -> None:
         assert downloader.read(server.url("f"), len(BODY)) == BODY
         with pytest.raises(DownloadError, match="more than 100 bytes"):
             downloader.read(server.url("f"), 100)
+        with pytest.raises(DownloadError, match="not whole after 0 s"):
+            downloader.read(server.url("f"), len(BODY), seconds=0)
         for address in ("nothing", "ftp://127.0.0.1/f", "http://[", "None"):
             with pytest.raises(DownloadError):
                 downloader.read(address, 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from r1_router.training.grpo.rollouts import Rollouts  # noqa: E402
 from r1_router.training.grpo.variation import under_other_names  # noqa: E402
 from r1_router.training.merged_lora import merged_weights  # noqa: E402
 from r1_router.training.swaps import Swapper  # noqa: E402
-from r1_router.types import Passage, Query  # noqa: E402
+from r1_router.types import Message, Passage, Query  # noqa: E402
 from tiny_policy import REPLIES, TOLD, save_policy_model, write_steps  # noqa: E402
 
 ALL = ("ret", "ans", "final")
@@ -102,8 +103,8 @@ def answering(passages: int) -> StepPrompt:
     return StepPrompt("1-1", 1, 1, "ans", tuple(messages), (), '"x"')
 
 
-def words(prompt: StepPrompt) -> int:
-    return sum(len(message["content"].split()) for message in prompt.messages)
+def words(messages: Sequence[Message]) -> int:
+    return sum(len(message["content"].split()) for message in messages)
 
 
 def test_too_long_a_prompt_loses_passages_from_the_end_and_never_the_question() -> None:

@@ -162,8 +162,12 @@ def _section(config: Path, source: str | None) -> tuple[Config, SourceConfig]:
 
 
 def _vectors(config: Config, section: SourceConfig) -> Any:
+    from r1_router.elsewhere import is_elsewhere
+    from r1_router.errors import ConfigError
     from r1_router.retrieval.index_bench import base_vectors
 
+    if is_elsewhere(section):
+        raise ConfigError(f"--source: the {section.name} is kept elsewhere; name one that has its vectors in a folder.")
     return base_vectors(section.folder, section.vectors)
 
 

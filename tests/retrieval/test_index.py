@@ -213,6 +213,9 @@ def test_the_commands_plan_measure_and_check(tmp_path: Path) -> None:
     broken = run(app, ["index", "check", *config])
     assert broken.exit_code == 1 and "dense.faiss is not the file that was built" in broken.output
     assert run(app, ["index", "plan", "--passages", "1e6"]).exit_code == 1
+    kept = CONFIG.partition("    passages")[0] + "    url: http://127.0.0.1:1\n"
+    (tmp_path / "config.yaml").write_text(kept)
+    assert "is kept elsewhere" in run(app, ["index", "bench", *config]).output
 
 
 def test_running_top_k_takes_indexes_that_find_nothing() -> None:

@@ -12,6 +12,7 @@ import pytest
 from retrieval_worlds import TEXTS, MakeEncoder, draw_flag, image_world, passage_rows, write_passages
 
 from r1_router.errors import DataError, KnowledgeBaseError
+from r1_router.retrieval import build as building
 from r1_router.retrieval import embedding
 from r1_router.retrieval.build import build
 from r1_router.retrieval.dense import load_dense
@@ -172,6 +173,23 @@ def test_a_build_cut_short_goes_on_where_it_was(
     assert done == [2, 4, 5]
     whole = build(passages, tmp_path / "whole", TEXT, encoder).folder
     assert (folder / "dense.faiss").read_bytes() == (whole / "dense.faiss").read_bytes()
+
+
+def test_what_a_build_killed_at_its_end_has_left_is_cleared_by_the_next(
+    tmp_path: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passages, folder = write_passages(tmp_path, passage_rows()), tmp_path / "bases" / "text"
+    swap_in = building._swap_in
+
+    def die_after(whole: Path, target: Path) -> None:
+        swap_in(whole, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(building, "_swap_in", die_after)
+    with pytest.raises(KeyboardInterrupt):
+        build(passages, folder, TEXT, encoder)
+    assert (part := folder.with_name(".text.part")).is_dir()
+    assert build(passages, folder, TEXT, encoder).reused and not part.exists()
 
 
 def test_leftovers_of_another_build_are_not_gone_on_with(tmp_path: Path, encoder: SentenceEncoder) -> None:

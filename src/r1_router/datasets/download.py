@@ -25,6 +25,8 @@ FIRST_WAIT = 0.5
 """Seconds before the second try; each later wait is twice the one before, with up to as much again by chance."""
 TIMEOUT = 30.0
 """Seconds without a byte, after which a connection counts as dropped."""
+READ_SECONDS = 120.0
+"""Seconds that the body of an unknown file may take: a server that sends a byte now and then holds nobody up."""
 _WORTH_RETRYING = {408, 425, 429}
 _UNSATISFIABLE = 416
 
@@ -73,13 +75,16 @@ class Downloader:
             os.replace(part, target)
         return target
 
-    def read(self, url: str, limit: int) -> bytes:
-        """The body of a file of which nothing is known; raises DownloadError, also where it has over `limit` bytes."""
+    def read(self, url: str, limit: int, seconds: float = READ_SECONDS) -> bytes:
+        """The body of a file of which nothing is known.
+
+        Raises DownloadError, also where it has over `limit` bytes or takes longer than `seconds`.
+        """
         problem = ""
         for failures in range(1, self._tries + 1):
             try:
                 with self._response(url) as response:
-                    return _bounded(response, limit)
+                    return _bounded(response, limit, seconds)
             except _Passing as error:
                 problem = str(error)
             if failures < self._tries:
@@ -154,10 +159,12 @@ class Downloader:
         time.sleep(self._first_wait * 2 ** (failures - 1) * (1 + random.random()))
 
 
-def _bounded(response: httpx.Response, limit: int) -> bytes:
-    body = bytearray()
+def _bounded(response: httpx.Response, limit: int, seconds: float) -> bytes:
+    body, until = bytearray(), time.monotonic() + seconds
     for chunk in response.iter_raw():
         body += chunk
+        if time.monotonic() > until:
+            raise DownloadError(f"{response.url}: not whole after {seconds:g} s")
         if len(body) > limit:
             raise DownloadError(f"{response.url}: more than {limit:,} bytes")
     return bytes(body)

@@ -82,10 +82,16 @@ def build(
     root = image_root or passages.resolve().parents[1]
     with held(folder.with_name(f".{folder.name}.lock")):
         inputs = _inputs(passage_files(passages), source, encoder, root, making.language)
+        part = folder.with_name(f".{folder.name}.part")
+        wanted = json.dumps({**asdict(inputs), "index": asdict(making.index)}, sort_keys=True)
+        noted = (part / INPUTS).read_text(encoding="utf-8") if (part / INPUTS).is_file() else None
         if (rows := _current_rows(folder, inputs, making)) is not None:
+            if noted in (wanted, None):  # left by a build that was killed while it cleared away
+                shutil.rmtree(part, ignore_errors=True)
             return Built(folder, rows, reused=True)
         _require_replaceable(folder)
-        part = _part_folder(folder, inputs, making)
+        if noted != wanted:
+            _begin(part, wanted)
         kept = making.vectors or part / "vectors"
         sums = inputs.passages_sha256, inputs.images_sha256
         job = open_job(passages, kept, encoder, image_root=root, dtype=making.index.dtype, sums=sums)
@@ -133,19 +139,16 @@ def _require_replaceable(folder: Path) -> None:
         )
 
 
-def _part_folder(folder: Path, inputs: Inputs, making: Making) -> Path:
-    """The hidden folder beside `folder` to build in; what an earlier build of other inputs left there is cleared."""
-    part = folder.with_name(f".{folder.name}.part")
-    wanted = json.dumps({**asdict(inputs), "index": asdict(making.index)}, sort_keys=True)
-    if part.exists() and not ((part / INPUTS).is_file() and (part / INPUTS).read_text(encoding="utf-8") == wanted):
-        shutil.rmtree(part)
-    (part / "whole").mkdir(parents=True, exist_ok=True)
+def _begin(part: Path, wanted: str) -> None:
+    """Make the hidden folder to build in; what an earlier build of other things left there is cleared."""
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
     write_atomically(part / INPUTS, wanted)
-    return part
 
 
 def _place_passages(kept: Path, whole: Path) -> None:
     """Put the store into the folder: a second name of the same files, or a copy on another disk."""
+    whole.mkdir(exist_ok=True)
     for path in kept.glob(f"{Path(PASSAGES).stem}.*"):
         (whole / path.name).unlink(missing_ok=True)
         try:

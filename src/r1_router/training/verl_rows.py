@@ -106,9 +106,9 @@ def fitted(prompts: Sequence[StepPrompt], model: str, most: int, max_pixels: int
 
     tokenizer = AutoTokenizer.from_pretrained(model)
 
-    def length(prompt: StepPrompt) -> int:
-        text = tokenizer.apply_chat_template(list(prompt.messages), tokenize=False, add_generation_prompt=True)
-        shown = sum(_image_tokens(image, max_pixels) - 1 for image in prompt.images)  # the text holds one for each
+    def length(messages: Sequence[Message]) -> int:
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        shown = sum(_image_tokens(image, max_pixels) - 1 for image in _images(messages))  # the text holds one for each
         return len(tokenizer(text, add_special_tokens=False)["input_ids"]) + shown
 
     return fit(prompts, length, most, shorten=True)
@@ -119,6 +119,11 @@ def _place_row(place: Place | None) -> dict[str, Any]:
         return {}
     picture = place.question.image and str(Path(place.question.image).resolve())
     return {"question": place.question.text, "picture": picture, "number": place.number, "asked": place.asked}
+
+
+def _images(messages: Sequence[Message]) -> list[str]:
+    parts = [part for message in messages if not isinstance(message["content"], str) for part in message["content"]]
+    return [part["image"] for part in parts if part["type"] == "image"]
 
 
 def _image_tokens(image: str, max_pixels: int) -> int:

@@ -35,9 +35,7 @@ def fitting_prompts(config: GrpoConfig, processor: Any, swapper: Swapper | None 
         prompts = read_prompts(path, step_types=config.step_types, sees_images=sees)
         if swapper is not None:
             prompts = under_other_names(prompts, swapper, config.swap_share, config.seed)
-        return fit(
-            prompts, lambda prompt: _length(processor, prompt.messages), config.max_prompt, shorten=config.shorten
-        )
+        return fit(prompts, partial(_length, processor), config.max_prompt, shorten=config.shorten)
 
     return read(config.data), read(config.held_out) if config.held_out else None
 
@@ -121,8 +119,7 @@ def walks_of(
         raise ConfigError("grpo.live: the adapter's `questions` are to be walked; name their file.")
     files = ((config.data, prompts[0]), (config.held_out, prompts[1]))
     found = [places(path, own, world.loop) for path, own in files if path is not None]
-    length = partial(_length, processor)
-    fit_chat = partial(fitting, length_of=length, most=config.max_prompt, shorten=config.shorten)
+    fit_chat = partial(fitting, length_of=partial(_length, processor), most=config.max_prompt, shorten=config.shorten)
     return Walks(world.loop, {chat: place for part in found for chat, place in part.items()}, world.encoder, fit_chat)
 
 

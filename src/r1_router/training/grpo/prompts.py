@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +60,8 @@ def read_prompts(path: Path, *, step_types: Sequence[str], sees_images: bool) ->
     return kept
 
 
-Length = Callable[[StepPrompt], int]
-"""A prompt's tokens."""
+Length = Callable[[Sequence[Message]], int]
+"""A chat's tokens, its pictures with them."""
 
 
 def fit(prompts: Sequence[StepPrompt], length_of: Length, most: int, *, shorten: bool) -> Fitted:
@@ -73,7 +72,7 @@ def fit(prompts: Sequence[StepPrompt], length_of: Length, most: int, *, shorten:
     kept: list[StepPrompt] = []
     shortened = 0
     for prompt in prompts:
-        chat = fitting(prompt.messages, partial(_length_with, prompt, length_of), most, shorten=shorten)
+        chat = fitting(prompt.messages, length_of, most, shorten=shorten)
         if chat is not None:
             kept.append(replace(prompt, messages=tuple(chat)))
             shortened += chat is not prompt.messages
@@ -82,9 +81,7 @@ def fit(prompts: Sequence[StepPrompt], length_of: Length, most: int, *, shorten:
     return Fitted(tuple(kept), shortened, len(prompts) - len(kept))
 
 
-def fitting(
-    messages: Sequence[Message], length_of: Callable[[Sequence[Message]], int], most: int, *, shorten: bool
-) -> Sequence[Message] | None:
+def fitting(messages: Sequence[Message], length_of: Length, most: int, *, shorten: bool) -> Sequence[Message] | None:
     """The chat itself if it has at most `most` tokens, else with fewer passages; None where that is not enough."""
     chat: Sequence[Message] | None = messages
     while chat is not None and length_of(chat) > most:
@@ -115,7 +112,3 @@ def _message(message: Message, images: Sequence[str]) -> Message:
         return {"role": message["role"], "content": text}
     parts = [{"type": "text", "text": text}, *({"type": "image", "image": image} for image in images)]
     return {"role": message["role"], "content": parts}
-
-
-def _length_with(prompt: StepPrompt, length_of: Length, messages: Sequence[Message]) -> int:
-    return length_of(replace(prompt, messages=tuple(messages)))
