@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import threading
-from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from judge_server import RIGHT, WRONG, Server, by_reply
+from judge_server import server as server
 from r1_router import jsonl
 from r1_router.cli import app
 from r1_router.errors import DataError
@@ -26,9 +25,6 @@ from r1_router.prompts.sets import load_prompt
 from r1_router.replies import BadReply
 from r1_router.types import LLM, Message, Sampling
 from r1_router.verdicts import case_of, parse_verdict, prompt_digest
-
-RIGHT = "<think>The same.</think>\n<verdict>right</verdict>"
-WRONG = "<think>Another.</think>\n<verdict>wrong</verdict>"
 
 
 def results(path: Path, *answers: str | None, gold: Any = "Oslo", question: str = "Capital {n}?") -> ResultsFile:
@@ -43,12 +39,6 @@ def results(path: Path, *answers: str | None, gold: Any = "Oslo", question: str 
 
 def judge_of(llm: LLM, model: str = "m", sampling: Sampling | None = None, concurrency: int = 64) -> Judge:
     return Judge(lambda: llm, model, sampling or Sampling(), concurrency)
-
-
-def by_reply(messages: Sequence[Message]) -> str:
-    """A judge that compares the text after `Reply:` with the accepted answers, letter by letter."""
-    _, golds, reply = re.split("Accepted answers:\n|Reply: ", text_of(messages[-1]))
-    return RIGHT if f"- {reply}\n" in golds else WRONG
 
 
 def request(llm: ScriptedLLM, call: int = 0) -> str:
@@ -250,54 +240,6 @@ def test_progress_is_told_for_what_is_asked(tmp_path: Path) -> None:
     for _ in range(2):
         judge_results(judge_of(ScriptedLLM(by_reply)), found, on_progress=lambda *step: told.append(step))
     assert told == [(1, 2), (2, 2)]
-
-
-class Server(ThreadingHTTPServer):
-    """Judges by `by_reply`, or answers with `status`; keeps what it was sent and how many it served at once."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.status = 200
-        self.bodies: list[dict[str, Any]] = []
-        self.waiting = 0
-        self.most = 0
-        self.lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:
-            self.server.bodies.append(body)
-            self.server.waiting += 1
-            self.server.most = max(self.server.most, self.server.waiting)
-        threading.Event().wait(0.02)  # long enough for others to arrive
-        with self.server.lock:
-            self.server.waiting -= 1
-        reply = json.dumps({"choices": [{"message": {"content": by_reply(body["messages"])}}]}).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the test's output clean."""
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def test_many_are_asked_at_once_but_no_more_than_allowed(server: Server, tmp_path: Path) -> None:

@@ -19,25 +19,10 @@ from r1_router.training.grpo.prompts import read_prompts
 from r1_router.training.verl import launch
 from r1_router.training.verl_reward import ScoreSettings, compute_score, score_steps
 from r1_router.training.verl_rows import require_readable, verl_row
-from verl_samples import CONFIG, REPLIES, ROUTE, expected, trajectories
-
-
-@pytest.fixture(scope="module")
-def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pictures") / "flag.png"
-
-
-@pytest.fixture(scope="module")
-def rows(picture: Path) -> list[dict[str, Any]]:
-    return trajectories(picture)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("sentence_transformers", reason="the encoder needs sentence-transformers")
-    from tiny_models import save_tiny_encoder
-
-    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder")))
+from verl_samples import CONFIG, REPLIES, ROUTE, expected
+from verl_samples import encoder as encoder
+from verl_samples import picture as picture
+from verl_samples import rows as rows
 
 
 def test_print_tells_the_command_and_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,28 +16,13 @@ import yaml
 from r1_router import jsonl
 from r1_router.errors import ConfigError
 from r1_router.training.verl import compose, verl_command, write_files
-from verl_samples import CONFIG, REPLIES, expected, trajectories
+from verl_samples import CONFIG, REPLIES, expected
+from verl_samples import encoder as encoder
+from verl_samples import picture as picture
+from verl_samples import rows as rows
 
 for package in ("verl", "hydra"):  # EasyR1's package is called verl too, and has no hydra
     pytest.importorskip(package, reason="verl is not installed: pip install verl==0.9.1")
-
-
-@pytest.fixture(scope="module")
-def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pictures") / "flag.png"
-
-
-@pytest.fixture(scope="module")
-def rows(picture: Path) -> list[dict[str, Any]]:
-    return trajectories(picture)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("sentence_transformers", reason="the encoder needs sentence-transformers")
-    from tiny_models import save_tiny_encoder
-
-    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder")))
 
 
 @pytest.fixture(scope="module")

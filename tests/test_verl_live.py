@@ -22,16 +22,12 @@ from r1_router.training.verl_rows import own_question, read_place, verl_row
 from r1_router.types import TABLE, TEXT, Question
 from verl_bench import ANSWER, LOOPS, PLAN, STOP, Bench, Server, Shelf, by_the_prompt
 from verl_samples import CONFIG, trajectories
+from verl_samples import picture as picture
 
 needs_verl = pytest.mark.skipif(
     not all(map(find_spec, ("verl", "hydra", "fastapi"))),  # EasyR1's package is called verl too, and has no hydra
     reason="verl or the extra `serve` is not installed: pip install verl==0.9.1",
 )
-
-
-@pytest.fixture(scope="module")
-def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pictures") / "flag.png"
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
-"""Replies, rows and rewards that the tests of Step-GRPO by verl share."""
+"""Replies, rows and rewards that the tests of Step-GRPO by verl and EasyR1 share, and fixtures of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from r1_router.replies import format_answer, format_plan
 from r1_router.rewards import Sample, step_rewards
@@ -41,3 +43,21 @@ def expected(encoder: str) -> list[float]:
 
     samples = [Sample(reply, target, kind) for reply, target, kind in REPLIES]
     return [reward.total for reward in step_rewards(samples, encoder=SentenceEncoder(encoder, device="cpu"))]
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pictures") / "flag.png"
+
+
+@pytest.fixture(scope="module")
+def rows(picture: Path) -> list[dict[str, Any]]:
+    return trajectories(picture)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("sentence_transformers", reason="the encoder needs sentence-transformers")
+    from tiny_models import save_tiny_encoder
+
+    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder")))
