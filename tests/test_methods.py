@@ -15,7 +15,7 @@ from r1_router.errors import ConfigError, PromptTooLong
 from r1_router.llm.content import text_of
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import METHODS, Event, Settings, make_method
-from r1_router.methods.blocks import RETRY_TEMPERATURE
+from r1_router.methods.work import RETRY_TEMPERATURE
 from r1_router.prompts import answer_messages, load_prompts, prompt_set_names, without_last_passage
 from r1_router.types import (
     IMAGE,

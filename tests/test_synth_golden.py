@@ -12,7 +12,8 @@ import pytest
 from r1_router import jsonl
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings
-from r1_router.methods.blocks import Work, parsed_reply
+from r1_router.methods.blocks import parsed_reply
+from r1_router.methods.work import Work
 from r1_router.prompts import Prompt, PromptSet, load_prompts
 from r1_router.prompts.released import released_texts
 from r1_router.replies import NULL, BadReply

@@ -16,7 +16,7 @@ from typing import Any
 
 from r1_router.errors import EngineError
 from r1_router.intervals import Interval, bootstrap
-from r1_router.methods.blocks import RETRY_TEMPERATURE
+from r1_router.methods.work import RETRY_TEMPERATURE
 from r1_router.metrics import spelt
 from r1_router.predictions import VERDICTS_SUFFIX, ResultsFile
 from r1_router.replies import BadReply

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, conclude, plan, read_answer, searched, shown
+from r1_router.methods.blocks import conclude, plan, read_answer, searched, shown
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import rag_messages
 from r1_router.types import LLM, Method, Question, Retriever, Source, Step, Trajectory
 

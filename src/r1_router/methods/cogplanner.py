@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from r1_router.methods.blocks import GIVEN_UP, Settings, Work, parsed_reply, pooled, read_answer, searched
+from r1_router.methods.blocks import GIVEN_UP, parsed_reply, pooled, read_answer, searched
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import rag_messages, round_messages
 from r1_router.replies import parse_plan
 from r1_router.types import LLM, Method, Question, Retriever, Source, Step, Trajectory

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from r1_router.methods.blocks import Settings, Work, untagged
+from r1_router.methods.blocks import untagged
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import direct_messages
 from r1_router.replies import BadReply, parse_answer
 from r1_router.types import LLM, Method, Question, Retriever, Source, Trajectory

@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from r1_router.methods.blocks import Settings, Work, pooled, read_answer, searched
+from r1_router.methods.blocks import pooled, read_answer, searched
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import rag_messages, thought_messages
 from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Step, Trajectory
 

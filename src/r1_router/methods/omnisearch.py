@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from r1_router.methods.blocks import GIVEN_UP, Settings, Work, answer, conclude, history, parsed_reply, searched
+from r1_router.methods.blocks import GIVEN_UP, answer, conclude, history, parsed_reply, searched
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import lead_messages
 from r1_router.replies import BadReply, parse_answer, parse_plan
 from r1_router.types import LLM, Answer, Method, Plan, Question, Retriever, Source, Step, Trajectory

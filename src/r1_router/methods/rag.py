@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from r1_router.methods.blocks import Settings, Work, read_answer, searched, shown
+from r1_router.methods.blocks import read_answer, searched, shown
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import rag_messages
 from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Trajectory
 

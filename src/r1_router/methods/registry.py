@@ -7,7 +7,6 @@ from functools import partial
 
 from r1_router.errors import ConfigError
 from r1_router.methods.adaptive import adaptive
-from r1_router.methods.blocks import Settings
 from r1_router.methods.cogplanner import cogplanner
 from r1_router.methods.cot import cot
 from r1_router.methods.direct import direct
@@ -19,6 +18,7 @@ from r1_router.methods.reroute import oracle_route, random_route
 from r1_router.methods.router import routed
 from r1_router.methods.search_o1 import search_o1
 from r1_router.methods.self_ask import self_ask
+from r1_router.methods.work import Settings
 from r1_router.types import IMAGE, TABLE, TEXT, Method
 
 METHODS: dict[str, Callable[[Settings], Method]] = {

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from r1_router.errors import DataError
 from r1_router.hops import due
-from r1_router.methods.blocks import GIVEN_UP, Settings, Work
+from r1_router.methods.blocks import GIVEN_UP
 from r1_router.methods.router import routed
+from r1_router.methods.work import Settings, Work
 from r1_router.types import NONE, Method, Plan
 
 

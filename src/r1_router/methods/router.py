@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, answer, conclude, plan, searched
+from r1_router.methods.blocks import answer, conclude, plan, searched
+from r1_router.methods.work import Settings, Work
 from r1_router.types import LLM, Method, Plan, Question, Retriever, Source, Step, Trajectory
 
 Reroute = Callable[[Work, int, Plan], Plan]

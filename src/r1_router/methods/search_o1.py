@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from r1_router.methods.blocks import Settings, Work, conclude, parsed_reply, searched, shown
+from r1_router.methods.blocks import conclude, parsed_reply, searched, shown
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import documents_messages, reasoning_messages
 from r1_router.replies import BadReply
 from r1_router.types import LLM, Answer, Method, Plan, Question, Retriever, Source, Step, Trajectory

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, answer, conclude, history, parsed_reply, searched
+from r1_router.methods.blocks import answer, conclude, history, parsed_reply, searched
+from r1_router.methods.work import Settings, Work
 from r1_router.prompts import follow_up_messages
 from r1_router.replies import BadReply
 from r1_router.types import LLM, Answer, Method, Plan, Question, Retriever, Source, Step, Trajectory

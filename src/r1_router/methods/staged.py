@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from r1_router.methods.blocks import Settings, Work, answer, conclude, gather, plan
+from r1_router.methods.blocks import answer, conclude, gather, plan
+from r1_router.methods.work import Settings, Work
 from r1_router.types import LLM, Method, Question, Retriever, Source, Step, Trajectory
 
 Before = Mapping[str, Trajectory]

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from r1_router.methods import Settings
-from r1_router.methods.blocks import Work, parsed_reply
+from r1_router.methods.blocks import parsed_reply
+from r1_router.methods.work import Work
 from r1_router.prompts import answer_messages
 from r1_router.prompts.messages import chat
 from r1_router.prompts.sets import load_prompt

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from r1_router.methods import Settings
-from r1_router.methods.blocks import Work, history, parsed_reply
+from r1_router.methods.blocks import history, parsed_reply
+from r1_router.methods.work import Work
 from r1_router.prompts import final_messages
 from r1_router.scoring import squad_tokens
 from r1_router.synthesis.filters import FILTERS, NEEDED, Filter, answers_rightly

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from r1_router.methods import Settings
-from r1_router.methods.blocks import Work, history, parsed_reply, searched, shown
+from r1_router.methods.blocks import history, parsed_reply, searched, shown
+from r1_router.methods.work import Work
 from r1_router.prompts import answer_messages, final_messages, route_messages
 from r1_router.replies import BadReply, parse_plan
 from r1_router.types import LLM, NONE, Answer, Method, Plan, Query, Question, Retriever, Source, Step, Trajectory

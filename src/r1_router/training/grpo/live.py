@@ -18,7 +18,8 @@ from typing import Any
 
 from r1_router.errors import KnowledgeBaseDown, PromptTooLong
 from r1_router.llm.content import text_only
-from r1_router.methods.blocks import Work, answer, history, plan, searched, shown
+from r1_router.methods.blocks import answer, history, plan, searched, shown
+from r1_router.methods.work import Work
 from r1_router.prompts import answer_messages, final_messages, route_messages
 from r1_router.reward_rules import ROUTE_STEP
 from r1_router.training.grpo.places import Loop, Place, key

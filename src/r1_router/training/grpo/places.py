@@ -11,7 +11,7 @@ from pathlib import Path
 
 from r1_router.errors import ConfigError
 from r1_router.llm.content import text_only
-from r1_router.methods.blocks import Settings
+from r1_router.methods.work import Settings
 from r1_router.prompts.messages import origin
 from r1_router.reward_rules import ROUTE_STEP
 from r1_router.training.grpo.prompts import StepPrompt, read_prompts
