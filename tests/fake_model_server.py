@@ -11,17 +11,18 @@ import argparse
 import json
 import os
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+
+from loopback import LoopbackHandler, completion
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     def do_GET(self) -> None:
-        self._reply({})
+        self.answer(b"{}")
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.received())
         text = body["messages"][-1]["content"]
         if text in ("refuse", "too long"):
             self.send_error(400, "refused" if text == "refuse" else "longer than the context length")
@@ -33,20 +34,7 @@ class Handler(BaseHTTPRequestHandler):
                 os._exit(1)
         if text == "die":
             os._exit(1)
-        said = f"{body['model']} {os.getpid()} {text}"
-        self._reply(
-            {"choices": [{"message": {"content": said}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
-        )
-
-    def _reply(self, value: dict[str, Any]) -> None:
-        payload = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.answer(completion(f"{body['model']} {os.getpid()} {text}", prompt_tokens=1, completion_tokens=1))
 
 
 if __name__ == "__main__":

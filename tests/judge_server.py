@@ -6,11 +6,11 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from loopback import LoopbackHandler, LoopbackServer, completion, serving
 from r1_router.llm.content import text_of
 from r1_router.types import Message
 
@@ -24,27 +24,23 @@ def by_reply(messages: Sequence[Message]) -> str:
     return RIGHT if f"- {reply}\n" in golds else WRONG
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Judges by `by_reply`, or answers with `status`; keeps what it was sent and how many it served at once."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.status = 200
         self.bodies: list[dict[str, Any]] = []
         self.waiting = 0
         self.most = 0
         self.lock = threading.Lock()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     server: Server
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.received())
         with self.server.lock:
             self.server.bodies.append(body)
             self.server.waiting += 1
@@ -52,21 +48,10 @@ class Handler(BaseHTTPRequestHandler):
         threading.Event().wait(0.02)  # long enough for others to arrive
         with self.server.lock:
             self.server.waiting -= 1
-        reply = json.dumps({"choices": [{"message": {"content": by_reply(body["messages"])}}]}).encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the test's output clean."""
+        self.answer(completion(by_reply(body["messages"])), self.server.status)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Server()) as running:
+        yield running

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from typer.testing import CliRunner
 
+from loopback import LoopbackHandler, LoopbackServer, completion
 from r1_router import jsonl
 from r1_router.cli import app
 from r1_router.llm.content import text_of
@@ -34,19 +33,13 @@ HOP = QUESTION + "\n<answer>{}</answer>"
 TASKS = {load_prompt("generation", task).system: task for task in ("passage", "row", "picture", "linked", "chained")}
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Answers as `teacher` does; `on_call` is told the number of each call before it is answered."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.calls, self.lock = 0, threading.Lock()
         self.on_call: Callable[[int], None] = lambda number: None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
     def count(self) -> None:
         with self.lock:
@@ -54,40 +47,17 @@ class Server(ThreadingHTTPServer):
             self.on_call(self.calls)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     server: Server
 
     def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        request = self.rfile.read(length)
-        if len(request) < length:
+        request = self.received()
+        if len(request) < int(self.headers["Content-Length"]):
             return  # the one who asked was killed
         body = json.loads(request)
         self.server.count()
         said = teacher(body["messages"]) if body["seed"] % MALFORMED else "I would rather not say."
-        payload = json.dumps({"choices": [{"message": {"content": said}}], "usage": {}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        try:
-            self.wfile.write(payload)
-        except OSError:
-            return  # the one who asked was killed meanwhile
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def teaching() -> Iterator[Server]:
-    """A running server, closed at the end."""
-    server = Server()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
+        self.answer(completion(said))
 
 
 def teacher(messages: Sequence[Message]) -> str:

@@ -12,12 +12,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from loopback import LoopbackHandler, LoopbackServer, completion, serving
 from r1_router import jsonl
 from r1_router.errors import KnowledgeBaseError
 from r1_router.llm.openai import OpenAILLM
@@ -31,16 +30,14 @@ from test_run import QUESTIONS, SHELVES, reply
 TESTS = Path(__file__).parent
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Answers well 70 times in 100; else stalls, refuses, breaks the connection, or sends garbage, as `faults` say.
 
     One request fails four times at most, as many as a client forgives with tries to spare.
     """
 
-    daemon_threads = True
-
     def __init__(self, faults: tuple[str, ...]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.faults, self.rng, self.failed, self.lock = faults, random.Random(3), Counter[bytes](), threading.Lock()
 
     def fault(self, request: bytes) -> str:
@@ -51,36 +48,25 @@ class Server(ThreadingHTTPServer):
             return self.rng.choice(self.faults)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     server: Server
 
     def do_POST(self) -> None:
-        request = self.rfile.read(int(self.headers["Content-Length"]))
-        body, fault = json.loads(request), self.server.fault(request)
-        good = json.dumps({"choices": [{"message": {"content": reply(body["messages"])}}], "usage": {}}).encode()
+        request = self.received()
+        fault = self.server.fault(request)
+        good = completion(reply(json.loads(request)["messages"]))
         if fault == "stall":
             time.sleep(1.0)
         elif fault == "drop":
             self.close_connection = True
             return
-        status = int(fault) if fault.isdigit() else 200
-        payload = b"<html>garbage" if fault == "garbage" else good
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.answer(b"<html>garbage" if fault == "garbage" else good, int(fault) if fault.isdigit() else 200)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = Server(request.param)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Server(request.param)) as running:
+        yield running
 
 
 def run(path: Path, llm: LLM, shelves: dict[Source, Retriever]) -> Outcome:
@@ -89,7 +75,7 @@ def run(path: Path, llm: LLM, shelves: dict[Source, Retriever]) -> Outcome:
 
 
 def served(server: Server) -> OpenAILLM:
-    return OpenAILLM([f"http://127.0.0.1:{server.server_port}/v1"], "m", first_wait=0.001, timeout=0.4)
+    return OpenAILLM([server.url], "m", first_wait=0.001, timeout=0.4)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from loopback import serving
 from r1_router import jsonl
 from r1_router.cli import app
 from r1_router.config import load_config
@@ -28,7 +29,7 @@ from r1_router.synthesis.generation import DROPPED, MADE, generator
 from r1_router.synthesis.written import Written, holds, parse_chained, parse_written
 from r1_router.synthesize import Synthesis, with_set
 from r1_router.types import IMAGE, TABLE, TEXT, Passage, Query, Source
-from teacher_server import HOP, QUESTION, Server, build_world, teaching
+from teacher_server import HOP, QUESTION, Server, build_world
 from test_methods import GOOD_ANSWER, finished
 
 EVIDENCE = "Velm. Velm lies in the region Arda, founded in 1803."
@@ -149,7 +150,7 @@ def synthesize(config: Path, *words: str) -> Result:
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with teaching() as running:
+    with serving(Server()) as running:
         yield running
 
 

@@ -4,59 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopback import LoopbackHandler, LoopbackServer, completion, serving
 from r1_router.errors import ConfigError, EngineError, PromptTooLong
 from r1_router.llm.openai import TRIES, OpenAILLM
 from r1_router.types import Sampling
 
-GOOD = {"choices": [{"message": {"content": "hello"}}], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+GOOD = completion("hello", prompt_tokens=7, completion_tokens=2)
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Answers with `script` in order (status, body), the last one for ever, and keeps what it was sent."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script: list[tuple[int, bytes]] = [(200, json.dumps(GOOD).encode())]
+        super().__init__(Handler)
+        self.script: list[tuple[int, bytes]] = [(200, GOOD)]
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     server: Server
 
     def do_POST(self) -> None:
-        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.server.bodies.append(json.loads(self.received()))
         self.server.headers.append({"path": self.path, **dict(self.headers)})
         status, body = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the test's output clean."""
+        self.answer(body, status)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Server()) as running:
+        yield running
 
 
 def ask(llm: OpenAILLM, content: Any = "hi", sampling: Sampling | None = None) -> Any:
@@ -96,7 +81,7 @@ def test_image_goes_as_data_url(server: Server, tmp_path: Path) -> None:
 def test_a_model_that_sees_no_images_gets_the_text_alone(server: Server, tmp_path: Path, words: str) -> None:
     (tmp_path / "flag.png").write_bytes(b"picture")
     parts = [{"type": "text", "text": "whose?"}, {"type": "image", "image": str(tmp_path / "flag.png")}]
-    server.script = [(400, words.encode()), (400, words.encode()), (200, json.dumps(GOOD).encode())]
+    server.script = [(400, words.encode()), (400, words.encode()), (200, GOOD)]
     llm = OpenAILLM([server.url], "m", first_wait=0.001)
 
     async def two_at_once_and_one_more() -> None:

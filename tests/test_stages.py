@@ -7,10 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from loopback import LoopbackHandler, LoopbackServer, completion, serving
 from r1_router import jsonl
 from r1_router.cli import app
 from r1_router.commands import evaluate
@@ -78,40 +77,30 @@ def test_stages_give_the_trajectories_of_the_whole_loop() -> None:
     assert lengths == {1, 2, 3}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler):
     """A model behind an OpenAI-compatible server: asks the text base once, then the table, stops, answers."""
 
     server: Server
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.received())
         self.server.calls += 1
         system, user = (text_of(body["messages"][at]) for at in (0, -1))
         reply = GOOD_ANSWER.format("fact 1")
         if "retriever" in system:
             asked = user.count("Sub-question")
             reply = [GOOD_PLAN.format("t1?", "text retriever"), GOOD_PLAN.format("t2?", "table retriever"), STOP][asked]
-        payload = json.dumps({"choices": [{"message": {"content": reply}}], "usage": {}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.answer(completion(reply))
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     calls = 0
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Server(Handler)) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +122,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def world(built: Path, server: Server, tmp_path: Path) -> Path:
     shutil.copytree(built, tmp_path / "world")
-    write_config(tmp_path / "world", f"http://127.0.0.1:{server.server_port}/v1")
+    write_config(tmp_path / "world", server.url)
     return tmp_path / "world"
 
 

@@ -16,8 +16,9 @@ from subprocess import PIPE
 
 import pytest
 
+from loopback import serving
 from r1_router import jsonl
-from teacher_server import Server, build_world, teaching
+from teacher_server import Server, build_world
 
 ROOT = Path(__file__).parents[1]
 SETS = {"own": {"generate": 24}, "mine": {"questions": "mine.jsonl"}}
@@ -79,7 +80,7 @@ def runner() -> Iterator[Runner]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with teaching() as running:
+    with serving(Server()) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from loopback import serving
 from r1_router import jsonl
 from r1_router.cli import app
 from r1_router.errors import ConfigError
@@ -20,7 +21,7 @@ from r1_router.prompts import load_prompts
 from r1_router.synthesis.filters import FILTERS, NEEDED
 from r1_router.synthesis.needed import concluding, needed, trials, without
 from r1_router.types import NONE, Plan, Step, Trajectory
-from teacher_server import Server, build_world, teaching
+from teacher_server import Server, build_world
 from test_methods import GOOD_ANSWER, finished, shelves
 from test_synthesis import step, trajectory
 
@@ -85,7 +86,7 @@ def test_what_could_not_be_asked_is_not_kept() -> None:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with teaching() as running:
+    with serving(Server()) as running:
         yield running
 
 

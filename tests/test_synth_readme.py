@@ -10,9 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from loopback import serving
 from r1_router import jsonl
 from r1_router.cli import app
-from teacher_server import build_world, teaching
+from teacher_server import Server, build_world
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 SECTION = README.partition("## Step data for training\n")[2].partition("\n## ")[0]
@@ -26,7 +27,7 @@ def block(language: str) -> str:
 
 def test_the_section_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with teaching() as server:
+    with serving(Server()) as server:
         config = build_world(tmp_path, server.url)
         shown = block("yaml")
         assert "http://localhost:8000/v1" in shown
