@@ -131,7 +131,7 @@ def write_config(root: Path, url: str) -> None:
         "llm": {"name": "served", "model": "m", "engine": "openai", "base_url": url},
         "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
         "sources": [source("text retriever", "ter", "text"), source("table retriever", "tar", "table")],
-        "benchmarks": {"factbook": "questions.jsonl", "mine": "questions.jsonl"},
+        "benchmarks": {"factbook": "questions.jsonl", "own": "questions.jsonl"},
         "shown": 2,
     }
     (root / "config.yaml").write_text(yaml.safe_dump(config))
@@ -197,13 +197,13 @@ def test_a_whole_run_that_is_through_loads_nothing(world: Path, server: Server) 
 def test_evaluation_sh_takes_steps_and_folder_from_the_config_and_starts_afresh(world: Path, server: Server) -> None:
     config = world / "config.yaml"
     config.write_text(config.read_text() + "max_steps: 1\nresults_dir: elsewhere\n")
-    planned = generate(deployment(world), "mine", "r1-router", 0)
+    planned = generate(deployment(world), "own", "r1-router", 0)
     config.write_text(config.read_text().replace("shown: 2", "shown: 1"))
     with pytest.raises(ConfigError, match="--fresh puts it aside"):
-        generate(deployment(world), "mine", "r1-router", 0)
-    staged = evaluation(world, "mine", STAGED="1", FRESH="1")
-    assert staged.returncode == 0 and "mine r1-router1 eval" in staged.stdout, staged.stderr
-    assert (world / "elsewhere" / "served" / "mine_r1-router1.jsonl").is_file()
+        generate(deployment(world), "own", "r1-router", 0)
+    staged = evaluation(world, "own", STAGED="1", FRESH="1")
+    assert staged.returncode == 0 and "own r1-router1 eval" in staged.stdout, staged.stderr
+    assert (world / "elsewhere" / "served" / "own_r1-router1.jsonl").is_file()
     assert planned.with_suffix(".1.jsonl").is_file()
 
 

@@ -97,6 +97,22 @@ def test_gold_of_every_length_keeps_the_rules(world: Path) -> None:  # noqa: F81
     assert drops == {"asked": 5, "kept": 3, "dropped": {"gold not shown": 2}}
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"source": "web"}, "question g0: a hop asks the 'web'"),
+        ({"query": None}, "question g0: a gold hop lacks query"),
+    ],
+)
+def test_a_gold_hop_that_cannot_be_followed_is_named(world: Path, change: dict[str, Any], told: str) -> None:  # noqa: F811
+    with_synthesis(world, sets={"golden": {"questions": "gold.jsonl", "gold": True}})
+    rows = list(jsonl.read(world / "gold.jsonl"))
+    hop = {key: value for key, value in (rows[0]["hops"][0] | change).items() if value is not None}
+    jsonl.rewrite(world / "gold.jsonl", [row | {"hops": [hop]} for row in rows])
+    done = synthesize(world)
+    assert done.exit_code == 1 and told in " ".join(done.output.split())
+
+
 def test_questions_of_ones_own_need_no_section_and_get_a_folder_of_their_own(world: Path) -> None:  # noqa: F811
     rows = [{"question": "What is fact 1?", "answer": "fact 1"}, {"question": "What is fact 2?", "answer": "fact 2"}]
     jsonl.rewrite(world / "mine.jsonl", rows)

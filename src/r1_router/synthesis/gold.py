@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from r1_router.errors import DataError
 from r1_router.types import IMAGE, MAX_STEPS, NONE, Answer, Passage, Plan, Query, Question, Source, Step, Trajectory
 
+HOP_KEYS = {"query", "source", "gold_ids", "answer"}
 Search = Callable[[Source, Sequence[Query]], list[list[Passage]]]
 """Searches one source for many queries at once; passages best first."""
 
@@ -19,7 +21,11 @@ Search = Callable[[Source, Sequence[Query]], list[list[Passage]]]
 def gold_trajectories(
     questions: Sequence[Question], sources: Sequence[Source], search: Search, shown: int
 ) -> Iterator[Trajectory]:
-    """The trajectories of the questions whose every hop can be read; a hop has query, source, answer and gold_ids."""
+    """The trajectories of the questions whose every hop can be read; a hop has query, source, answer and gold_ids.
+
+    Raises DataError for a hop that lacks one of these, or names a source that is not there.
+    """
+    _require_hops(questions, by_name(sources))
     found = _retrieved(questions, sources, search)
     for question in questions:
         steps = [_step(hop, by_name(sources), found, question) for hop in _hops(question)]
@@ -35,6 +41,16 @@ def gold_trajectories(
 
 def by_name(sources: Sequence[Source]) -> dict[str, Source]:
     return {source.name: source for source in sources}
+
+
+def _require_hops(questions: Sequence[Question], sources: Mapping[str, Source]) -> None:
+    for question in questions:
+        for hop in _hops(question):
+            if missing := HOP_KEYS - hop.keys():
+                raise DataError(f"question {question.id}: a gold hop lacks {', '.join(sorted(missing))}: {hop!r}.")
+            if hop["source"] not in sources:
+                known = ", ".join(sources)
+                raise DataError(f"question {question.id}: a hop asks the {hop['source']!r}; the sources are {known}.")
 
 
 def _retrieved(
@@ -64,4 +80,4 @@ def _query(hop: Mapping[str, Any], source: Source, question: Question) -> Query:
 
 
 def _hops(question: Question) -> list[Mapping[str, Any]]:
-    return [hop for hop in question.extra.get("hops") or () if hop["source"] != NONE]
+    return [hop for hop in question.extra.get("hops") or () if hop.get("source") != NONE]

@@ -16,9 +16,9 @@ from typing import Any
 from r1_router.errors import DataError
 from r1_router.methods.blocks import history
 from r1_router.prompts import PromptSet, answer_messages, final_messages, route_messages
+from r1_router.prompts.released import IMAGE_MARK
 from r1_router.types import NONE, Message, Query, Question, Source, Step, Trajectory
 
-IMAGE_MARK = "<image>"
 Row = dict[str, Any]
 
 

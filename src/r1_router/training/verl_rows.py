@@ -17,7 +17,7 @@ from typing import Any
 from r1_router.errors import DataError
 from r1_router.files import write_atomically
 from r1_router.prompts.messages import origin
-from r1_router.synthesis.rows import IMAGE_MARK
+from r1_router.prompts.released import IMAGE_MARK
 from r1_router.training.grpo.places import Place, problem
 from r1_router.training.grpo.prompts import Fitted, StepPrompt, fit
 from r1_router.types import Message, Question

@@ -15,9 +15,9 @@ from typing import Any
 from r1_router import jsonl
 from r1_router.errors import ConfigError, DataError
 from r1_router.prompts.messages import without_last_passage
+from r1_router.prompts.released import IMAGE_MARK
 from r1_router.reward_rules import ROUTE_STEP
 from r1_router.synthesis.flat import flat_rows, read_flat
-from r1_router.synthesis.rows import IMAGE_MARK
 from r1_router.types import Message
 
 FINAL_STEP = "final"
