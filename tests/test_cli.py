@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer import Typer
 from typer.testing import CliRunner, Result
 
 from r1_router import jsonl
-from r1_router.cli import app
+from r1_router.cli import _ErrorsAsLines, app
 from r1_router.embedded import EMBEDDED, is_made
 from tiny_models import save_tiny_encoder, save_tiny_model
 
@@ -87,6 +89,24 @@ def test_run_writes_records_and_summary_and_resumes(world: Path, method: str) ->
         assert summary["hit_at_5"] == {}
 
 
+def test_run_tells_what_else_the_file_holds(world: Path) -> None:
+    words = ("run", "--benchmark", "toy", "--method", "rag-table")
+    assert "other questions" not in command(world, *words).stdout
+    assert "1 results in" in (limited := command(world, *words, "--limit", "1").stdout)
+    assert "beside 2 of other questions" in " ".join(limited.split())
+
+
+def test_run_tells_what_failed_and_why(world: Path) -> None:
+    config = yaml.safe_load((world / "config.yaml").read_text())
+    config["llm"] |= {"name": "short", "context": 20}
+    (world / "short.yaml").write_text(yaml.safe_dump(config))
+    words = ["run", "--benchmark", "toy", "--method", "direct", "--config", str(world / "short.yaml")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert "3 failed and count as wrong; the first, 'q0', by PromptTooLong" in result.stderr
+    assert "the same command tries them again" in result.stderr
+
+
 def test_other_settings_need_a_fresh_start(world: Path) -> None:
     words = ("run", "--benchmark", "toy", "--method", "cot")
     assert command(world, *words).exit_code == 0
@@ -101,6 +121,13 @@ def test_eval_scores_a_results_file(world: Path) -> None:
     result = CliRunner().invoke(app, ["eval", str(world / "r.jsonl")])
     assert result.exit_code == 0
     assert "f1_recall@1          100.00" in result.stdout and "token_f1@1           66.67" in result.stdout
+
+
+def test_eval_of_a_folder_names_the_files_in_it(world: Path) -> None:
+    (world / "made").mkdir()
+    jsonl.rewrite(world / "made" / "toy_cot.jsonl", [{"id": "a"}])
+    result = CliRunner().invoke(app, ["eval", str(world / "made")])
+    assert result.exit_code == 1 and "that folder has toy_cot.jsonl" in result.output
 
 
 def test_compare_shows_differences_and_flips(world: Path) -> None:
@@ -126,6 +153,35 @@ def test_errors_are_one_line_and_exit_code_1(world: Path, words: tuple[str, ...]
     assert result.exit_code == 1
     assert message in result.output and result.output.startswith("error: ")
     assert "Traceback" not in result.output
+
+
+def test_train_sft_says_what_it_can_be_made_of(world: Path) -> None:
+    config = yaml.safe_load((world / "config.yaml").read_text())
+    sft = {"model": "llm", "data": "steps.jsonl", "output": "adapter"}
+    config["training"] = {
+        "router": {"kind": "router", "questions": "questions.jsonl", "sft": sft},
+        "lost": {"kind": "router", "questions": "none.jsonl", "sft": sft},
+        "sampled": {"kind": "grpo", "grpo": sft},
+    }
+    (world / "train.yaml").write_text(yaml.safe_dump(config))
+    for adapter, said in (("router", "know the Factbook world alone"), ("lost", "none.jsonl"), ("sampled", "`sft`")):
+        words = ["train", "sft", "--adapter", adapter, "--config", str(world / "train.yaml")]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 1 and result.output.startswith("error: training") and said in result.output
+
+
+def test_a_stop_is_one_line_and_exit_code_130() -> None:
+    stopped = Typer(cls=_ErrorsAsLines)
+
+    @stopped.command()
+    def first() -> None:
+        raise KeyboardInterrupt
+
+    @stopped.command()
+    def second() -> None: ...
+
+    result = CliRunner().invoke(stopped, ["first"])
+    assert result.exit_code == 130 and result.output.startswith("Stopped. A command that makes files goes on from here")
 
 
 def test_help_lists_the_commands() -> None:
@@ -168,6 +224,16 @@ def test_shards_are_joined_in_the_order_of_the_benchmark(world: Path) -> None:
 def test_a_shard_that_is_no_part_is_an_error(world: Path, shard: str) -> None:
     result = command(world, "run", "--benchmark", "toy", "--shard", shard)
     assert result.exit_code == 1 and "--shard" in result.output
+
+
+def test_an_address_that_is_taken_is_told_before_anything_is_loaded(world: Path) -> None:
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = command(world, "serve-retriever", "--source", "ter", "--port", str(port))
+    assert result.exit_code == 1
+    assert f"--port: cannot listen on 127.0.0.1, port {port} (Address already in use); give" in result.output
+    assert "passages" not in result.output
 
 
 def test_constrained_needs_an_engine_that_can(world: Path) -> None:

@@ -71,12 +71,25 @@ def test_paths_are_relative_to_the_config_outside_configs(tmp_path: Path) -> Non
             {"variants": {"v": {"method": "ragg", "prompts": "guided"}}},
             r"c\.yaml\.variants\.v\.method: 'ragg' is not known",
         ),
+        ({"retrieved": 0}, r"c\.yaml\.retrieved: expected 1 or more, found 0"),
+        ({"concurrency": 0}, r"c\.yaml\.concurrency: expected 1 or more"),
+        ({"llm": {"name": "x", "model": "y", "batch": 0}}, r"c\.yaml\.llm\.batch: expected 1 or more"),
+        ({"sampling": {"max_tokens": -1}}, r"c\.yaml\.sampling\.max_tokens: expected 1 or more, found -1"),
+        ({"sources": [SMALL["sources"][0] | {"lexical_weight": 1.5}]}, r"lexical_weight: expected a share from 0 to 1"),
+        ({"sampling": {"temperature": "warm"}}, r"sampling\.temperature: expected float, found 'warm'"),
         ({"demo": ["r1-router", "oracle"]}, r"c\.yaml\.demo: 'oracle' is not known"),
     ],
 )
 def test_a_wrong_config_names_the_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, change)
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1.e-3", "+10E-4", "1.0e-3"])
+def test_a_number_may_be_written_with_an_exponent_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(SMALL) + f"sampling: {{temperature: {text}}}\n")
+    assert load_config(path).sampling.temperature == 0.001
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     jsonl.rewrite(root / "questions.jsonl", questions)
     source = {"name": "text", "tag": "ter", "purpose": "prose", "encoder": "text"}
     config: dict[str, Any] = {
-        "llm": {"name": "tiny", "model": "llm"},
+        "llm": {"name": "tiny", "model": "llm", "engine": "vllm"},  # dev questions are answered in this process
         "sampling": {"max_tokens": 3},
         "encoders": {"text": {"kind": "sentence", "model": "encoder"}},
         "sources": [source | {"passages": "text.jsonl", "folder": "indexes/text"}],

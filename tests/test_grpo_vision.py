@@ -16,6 +16,7 @@ from r1_router.training.grpo.assembly import as_dataset  # noqa: E402
 from r1_router.training.grpo.config import GrpoConfig  # noqa: E402
 from r1_router.training.grpo.prompts import read_prompts  # noqa: E402
 from r1_router.training.grpo.run import train  # noqa: E402
+from r1_router.training.grpo.trainer import trl_settings  # noqa: E402
 from r1_router.training.model import load_processor  # noqa: E402
 from tiny_models import save_tiny_vision_model  # noqa: E402
 from tiny_policy import REPLIES, world  # noqa: E402
@@ -83,3 +84,66 @@ def test_a_vision_model_trains_on_both_kinds_of_rows(model: Path, data: Path, tm
     assert [row["step"] for row in rows if "eval_reward" in row] == [0, 4]
     assert sum(row["grad_norm"] > 0 for row in rows if "reward" in row) >= 2
     assert (config.output / "adapter_model.safetensors").exists()
+
+
+class Vllm:
+    """In the place of TRL's hold on vLLM: writes the replies by turns; keeps what it was made of, asked and given."""
+
+    def __init__(self, *, model: Any, processing_class: Any, **options: Any) -> None:
+        self.model, self.options = model, options
+        self.generation_kwargs: dict[str, Any] = {}
+        self.asked: list[tuple[list[int], Any]] = []
+        self.given: list[dict[str, Any]] = []
+        tokenizer = processing_class.tokenizer
+        self._replies = [[tokenizer.convert_tokens_to_ids(reply), tokenizer.eos_token_id] for reply in REPLIES]
+
+    def _iter_named_params(self) -> Any:
+        raise AssertionError("the trainer has its own")
+
+    def sync_weights(self) -> None:
+        self.given.append({name: value.clone() for name, value in self._iter_named_params()})
+
+    def generate(self, prompts: list[list[int]], images: Any, **_: Any) -> tuple[Any, ...]:
+        self.asked += zip(prompts, images or [None] * len(prompts), strict=True)
+        replies = [self._replies[number % len(self._replies)] for number in range(len(prompts))]
+        return prompts, replies, [[[-1.0]] * len(reply) for reply in replies], None
+
+
+def test_vllm_is_asked_with_one_mark_a_picture_and_given_merged_weights(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+
+    made: list[Vllm] = []
+
+    def make(**options: Any) -> Vllm:
+        made.append(Vllm(**options))
+        return made[-1]
+
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", make)
+    asked = {"engine": "vllm", "dtype": "bfloat16", "learning_rate": 0.1, "warmup_steps": 0, "evaluate_updates": 0}
+    train(config_of(model, data, tmp_path / "out", **asked), world())
+    (vllm,) = made
+    mark, end = AutoTokenizer.from_pretrained(model).convert_tokens_to_ids(["<|image_pad|>", "<|im_end|>"])
+    assert {ids.count(mark) for ids, images in vllm.asked if images} == {1}
+    assert {ids.count(mark) for ids, images in vllm.asked if not images} == {0}
+    assert vllm.options["max_model_length"] == 1024 + 4 and vllm.options["gpu_memory_utilization"] == 0.3
+    biased = vllm.generation_kwargs["logit_bias"]
+    assert mark in biased and end not in biased
+
+    base = Qwen2_5_VLForConditionalGeneration.from_pretrained(model, dtype=torch.bfloat16).state_dict()
+    first, last = vllm.given[0], vllm.given[-1]
+    assert first.keys() <= base.keys() and not any("visual" in name for name in first)
+    assert all(torch.equal(value, base[name]) for name, value in first.items())
+    assert not all(torch.equal(value, base[name]) for name, value in last.items())
+    kept = {name.replace(".base_layer", ""): value for name, value in vllm.model.get_base_model().named_parameters()}
+    assert all(torch.equal(kept[name], base[name]) for name in first)
+
+
+@pytest.mark.parametrize(("top_k", "corrected"), [(20, False), (0, True)])
+def test_vllms_deviation_is_corrected_where_it_draws_from_all_tokens(
+    model: Path, data: Path, tmp_path: Path, top_k: int, corrected: bool
+) -> None:
+    config = config_of(model, data, tmp_path, engine="vllm", top_k=top_k)
+    settings = trl_settings(config, tmp_path, "cpu", resumed=False)
+    assert settings.vllm_importance_sampling_correction is corrected

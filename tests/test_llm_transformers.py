@@ -12,8 +12,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from r1_router.dtypes import fast_bfloat16
+from r1_router.dtypes import fast_bfloat16, torch_dtype
 from r1_router.errors import ConfigError, EngineError
+from r1_router.llm.decoding import Decoder, Request
+from r1_router.llm.slots import ATTENTION, register_attention
 from r1_router.llm.transformers import TransformersLLM
 from r1_router.types import Message, Reply, Sampling
 from tiny_models import save_tiny_model
@@ -150,6 +152,23 @@ def test_adapter_changes_the_replies_as_peft_does(model: Path, tmp_path: Path) -
 
 def test_bfloat16_replies(model: Path) -> None:
     assert ask(TransformersLLM(model, dtype="bfloat16"), chats(3), [Sampling(max_tokens=4)] * 3)[0].completion_tokens
+
+
+def test_auto_dtype_on_a_gpu_is_bfloat16_whichever_gpu_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("r1_router.dtypes.fast_bfloat16", lambda: False)
+    assert [torch_dtype("auto", device) for device in ("cuda", "cuda:1", "cpu")] == [
+        torch.bfloat16,
+        torch.bfloat16,
+        torch.float32,
+    ]
+
+
+def test_a_model_whose_every_token_may_be_drawn_decodes(model: Path) -> None:
+    register_attention()
+    weights = AutoModelForCausalLM.from_pretrained(model, attn_implementation=ATTENTION)
+    request = Request([1, 2, 3], 0, Sampling(max_tokens=2))
+    decoder = Decoder(weights, stops=[], banned=[], context=16)
+    assert decoder.advance([request]) == [request] and len(request.output) == 2
 
 
 def test_auto_dtype_follows_the_cpu(tmp_path: Path) -> None:

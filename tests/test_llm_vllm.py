@@ -19,8 +19,9 @@ import pytest
 
 from r1_router.errors import ConfigError, EngineError, MissingDependency, PromptTooLong
 from r1_router.llm import vllm
-from r1_router.llm.vllm import VllmLLM, device_shares, server_arguments
+from r1_router.llm.vllm import MOST_BANNED, VllmLLM, device_shares, never_drawn, server_arguments
 from r1_router.types import Reply, Sampling
+from tiny_models import save_tiny_model
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("fake_model_server.py")))
 
@@ -129,6 +130,13 @@ def test_an_adapter_is_served_beside_its_model_with_room_for_its_rank(tmp_path: 
         ("--max-model-len", "4096"),
     ):
         assert arguments[arguments.index(flag) + 1] == value
+
+
+def test_of_too_many_ids_the_marks_are_banned_first(tmp_path: Path) -> None:
+    config = save_tiny_model(tmp_path) / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab_size": 3000}))
+    banned = never_drawn(str(tmp_path))
+    assert len(banned) == MOST_BANNED and {256, 257, 259} <= set(banned) and 258 not in banned
 
 
 def test_servers_share_the_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,9 +111,10 @@ def test_a_results_file_gives_its_questions_without_the_answers(tmp_path: Path) 
     ("text", "said"),
     [
         ("question,reply\na,b\n", "columns question and answer, and perhaps image and id; found question, reply"),
-        ("", "expected the columns"),
+        ("", "expected the columns .* found none"),
         ("question,answer\n", "there is no question in it"),
-        ("question,answer\na?,b,c\n", "line 2: more cells than columns"),
+        ("question,answer\na?,b,c\n", "line 2: more cells than columns; quote those with ',' in them"),
+        ("question;answer\na?;b;c\n", "line 2: more cells than columns; quote those with ';' in them"),
         ("question,answer\na?\n", "row 1: no answer"),
         ("question,answer\na?, \n", "row 1: no answer"),
         ('question,answer\na?,"[]"\n', "row 1: no answer"),
@@ -127,6 +128,23 @@ def test_a_wrong_csv_is_told_with_its_place(tmp_path: Path, text: str, said: str
     (tmp_path / "q.csv").write_text(text)
     with pytest.raises(DataError, match=said):
         own(tmp_path / "q.csv")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_may_come_as_spreadsheets_write_it(tmp_path: Path, separator: str) -> None:
+    lines = ["id,question,answer", "a,Which? Who?,b", ",,", '"c","d?","e"', ",,"]
+    text = "\r\n".join(line.replace(",", separator) for line in lines)
+    (tmp_path / "q.csv").write_bytes(text.encode("utf-8-sig"))
+    assert [(one.id, one.text, one.answers) for one in own(tmp_path / "q.csv")] == [
+        ("a", "Which? Who?", "b"),
+        ("c", "d?", "e"),
+    ]
+
+
+def test_the_path_of_a_configured_benchmark_is_that_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "toy.jsonl").write_text('{"id": "1", "question": "a?", "answer": "b"}\n')
+    (question,) = deployment(tmp_path).questions(str(tmp_path / "toy.jsonl"))
+    assert question.benchmark == "toy"
 
 
 def test_a_csv_in_another_encoding_is_told(tmp_path: Path) -> None:

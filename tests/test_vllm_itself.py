@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import yaml
 from PIL import Image
 
 from r1_router.prompts import load_prompts
@@ -52,7 +53,9 @@ def vision_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def seeing(vision_model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmLLM]:
-    started = VllmLLM(vision_model, dtype="float32", context=1024, logs=tmp_path_factory.mktemp("vision-logs"))
+    released = yaml.safe_load((ROOT / "configs" / "r1_router_7b.yaml").read_text())["llm"]["server_args"]
+    logs = tmp_path_factory.mktemp("vision-logs")
+    started = VllmLLM(vision_model, dtype="float32", context=1024, server_args=released, logs=logs)
     yield started
     started.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +129,13 @@ def encoder_of(config: Config, name: str) -> PassageEncoder:
     """The encoder of that name, loaded anew."""
     quieten_transformers()
     return make_encoder(config.encoders[name], lambda model: model_path(config, model))
+
+
+def worker_encoder(config: Config, name: str) -> PassageEncoder:
+    """The encoder of that name for one of several workers: it sees one GPU, so of `devices` it takes the kind alone."""
+    section = config.encoders[name]
+    kinds = tuple(dict.fromkeys(device.partition(":")[0] for device in section.devices))
+    return encoder_of(replace(config, encoders={name: replace(section, devices=kinds)}), name)
 
 
 def source_of(section: SourceConfig) -> Source:

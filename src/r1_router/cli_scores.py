@@ -60,7 +60,9 @@ def _judged(config: Path, results: Sequence[ResultsFile], seed: int) -> list[Jud
 def compare(
     a: Annotated[Path, typer.Argument(help="A results file (.jsonl).")],
     b: Annotated[Path, typer.Argument(help="Another on the same questions.")],
-    metric: Annotated[list[str] | None, typer.Option(help="Repeatable; flips are by the first.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="As `eval` names them, without @1; repeatable, flips are by the first.")
+    ] = None,
     flips: Annotated[int, typer.Option(min=0, help="How many changed questions of each side to show.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
 ) -> None:

@@ -22,7 +22,9 @@ def serve_retriever(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8100,
-    source: Annotated[list[str] | None, typer.Option(help="Repeatable; every source by default.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="A source's tag or name, repeatable; every source by default.")
+    ] = None,
     image_root: Annotated[Path | None, typer.Option(help="The folder that image paths may name files of.")] = None,
 ) -> None:
     """Serve the config's knowledge bases: POST /search, GET /health, GET /metrics."""
@@ -34,8 +36,10 @@ def serve_retriever(
         from r1_router.retrieval.service import make_app, serve
     except ModuleNotFoundError as error:
         raise MissingDependency(f"serve-retriever needs {error.name}: {INSTALL}") from error
+    chosen = _with_sources(load_config(config), source)
+    _require_free(host, port)
     with errors.status("loading the knowledge bases"):
-        served = load_served(_with_sources(load_config(config), source))
+        served = load_served(chosen)
     for one in served:
         errors.print(f"{one.source.name}: {len(one.base)} passages")
     errors.print(f"serving on http://{host}:{port}; Ctrl-C stops it")
@@ -58,12 +62,27 @@ def _with_sources(config: Config, names: list[str] | None) -> Config:
     """The config with the sources of these names, or all, none of which may be served elsewhere already."""
     from r1_router.errors import ConfigError
 
-    known = [section.name for section in config.sources]
+    known = [name for section in config.sources for name in (section.tag, section.name)]
     for name in names or ():
         if name not in known:
             raise ConfigError(f"--source: {name!r} is not known; there are {', '.join(known)}.")
-    chosen = tuple(section for section in config.sources if not names or section.name in names)
+    chosen = tuple(one for one in config.sources if not names or one.name in names or one.tag in names)
     for section in chosen:
         if section.url is not None:
             raise ConfigError(f"--source: {section.name!r} is served at {section.url} already; name the others.")
     return replace(config, sources=chosen)
+
+
+def _require_free(host: str, port: int) -> None:
+    """Raise ConfigError where the address cannot be listened on, before anything is loaded."""
+    import socket
+
+    from r1_router.errors import ConfigError
+
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server stopped just now leaves the port free
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            reason = f"cannot listen on {host}, port {port} ({error.strerror})"
+            raise ConfigError(f"--port: {reason}; give another --port, or --host.") from error

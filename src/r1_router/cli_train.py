@@ -77,7 +77,7 @@ def merge(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Merge an adapter into the config's model: a plain model folder, for what reads no adapters."""
-    from r1_router.bases import model_path
+    from r1_router.bases import model_path, quieten_transformers
     from r1_router.config import load_config
     from r1_router.console import console
     from r1_router.training.merge import merge_adapter
@@ -86,6 +86,7 @@ def merge(
     chosen = adapter or loaded.llm.adapter
     if chosen is None:
         raise ConfigError("--adapter: the config names no adapter; give the folder of one.")
+    quieten_transformers()
     merge_adapter(Path(model_path(loaded, loaded.llm.model)), chosen, output, dtype)
     console.print(f"{output}: {chosen.name} merged", soft_wrap=True)
 

@@ -66,6 +66,7 @@ def evaluate(
             concurrency=config.concurrency,
             on_progress=show,
         )
+    console.print_failures(outcome.trajectories)
     progress = outcome.progress
     note = RunNote(note.settings, note.answered + progress.done - progress.resumed, note.seconds + progress.seconds)
     write_note(path, note)
@@ -73,6 +74,12 @@ def evaluate(
         summarise_file(deployment, benchmark, method)
     summary = _summed(deployment, benchmark, method, outcome.trajectories, note)
     return Evaluation(summary, outcome.trajectories, path, outcome.interrupted)
+
+
+def results_beside(evaluation: Evaluation) -> int:
+    """How many results its file holds of questions not asked now: beyond --limit, or of a file of the same name."""
+    held = sum(1 for _ in jsonl.read(evaluation.path)) if evaluation.path.exists() else 0
+    return held - len(evaluation.trajectories)
 
 
 def merge(deployment: Deployment, benchmark: str, method: str) -> tuple[Summary, int]:
@@ -156,6 +163,9 @@ def train_adapter(config: Config, name: str, command: str) -> dict[str, Any]:
         known = ", ".join(config.training) or "none: configs/factbook.yaml shows a `training` section"
         raise ConfigError(f"--adapter: the config trains no {name!r}; there are {known}.")
     section = config.training[name]
+    if not section.sft or section.questions is None or not section.questions.is_file():
+        told = f"`train sft` needs `sft` and a file of `questions`, found {section.questions}."
+        raise ConfigError(f"training.{name}: {told}")
     sft = read_dataclass(SftConfig, {**section.sft, "command": command}, f"training.{name}.sft", config.root)
     if finished := finished_card(sft):
         console.errors.print(f"{sft.output} holds this very run already; delete it to train again.")

@@ -93,8 +93,7 @@ def _check(config: Config, where: str) -> None:
         raise ConfigError(f"{where}.llm.base_url: the openai engine needs a URL such as http://host:8000/v1.")
     if config.llm.constrained:
         with_constrained(config)
-    if config.llm.servers < 1:
-        raise ConfigError(f"{where}.llm.servers: at least one server is needed, found {config.llm.servers}.")
+    _require_counts(where, config)
     for name, encoder in config.encoders.items():
         _require_known(f"{where}.encoders.{name}.kind", encoder.kind, ENCODERS)
         if encoder.kind == "fused" and encoder.image_model is None:
@@ -121,6 +120,16 @@ def _check(config: Config, where: str) -> None:
             raise ConfigError(f"{where}.sources: two sources have the same {key}; they could not be told apart.")
 
 
+def _require_counts(where: str, config: Config) -> None:
+    """With less than one of these nothing would be asked, shown or answered, and nothing would say so."""
+    counts = {key: getattr(config, key) for key in ("retrieved", "shown", "max_steps", "concurrency")}
+    counts |= {f"llm.{key}": getattr(config.llm, key) for key in ("batch", "servers")}
+    counts["sampling.max_tokens"] = config.sampling.max_tokens
+    for key, found in counts.items():
+        if found < 1:
+            raise ConfigError(f"{where}.{key}: expected 1 or more, found {found}.")
+
+
 def _require_prompts(where: str, name: str, root: Path) -> None:
     if prompt_folder(str(root / name)) is None:
         _require_known(where, name, prompt_set_names())
@@ -136,8 +145,12 @@ def _require_parts(where: str, section: TrainingConfig) -> None:
 
 def _require_scale(where: str, source: SourceConfig, encoder: EncoderConfig) -> None:
     """BM25's share makes sense beside cosines only, and by weights only."""
+    if not 0 <= source.lexical_weight <= 1:
+        raise ConfigError(f"{where}.lexical_weight: expected a share from 0 to 1, found {source.lexical_weight}.")
     if source.lexical_weight and source.fusion == "rrf":
         raise ConfigError(f"{where}.lexical_weight: fusion rrf weighs both alike; leave it out.")
+    if source.lexical_weight and source.gpu and "IVF" in source.index:
+        raise ConfigError(f"{where}.lexical_weight: vectors of an IVF cannot be read back on a GPU; take fusion: rrf.")
     if source.lexical_weight and encoder.kind == "table":
         raise ConfigError(f"{where}.lexical_weight: a table encoder's scores are no cosines; take fusion: rrf.")
 

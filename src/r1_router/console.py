@@ -70,6 +70,15 @@ def print_trajectory(trajectory: Trajectory) -> None:
     console.print(Text(f"Gold    {_golds(trajectory)}", "dim"))
 
 
+def print_failures(trajectories: Sequence[Trajectory]) -> None:
+    """How many questions failed and why the first did; nothing where none did."""
+    failed = [trajectory for trajectory in trajectories if trajectory.error is not None]
+    if failed:
+        told = f"{len(failed)} failed and count as wrong; the first, {failed[0].question.id!r}, by {failed[0].error}"
+        errors.print(Text(told, "red"), soft_wrap=True)
+        errors.print("Their records hold the errors; the same command tries them again.", soft_wrap=True)
+
+
 def summary_table(summaries: Sequence[Summary]) -> Table:
     """One row a method; scores with their 95% bootstrap intervals over questions."""
     table = Table(title=f"{summaries[0]['benchmark']}, {summaries[0]['n']} questions" if summaries else None)

@@ -27,6 +27,6 @@ def torch_dtype(name: str, device: str = "cpu") -> torch.dtype:
     if name not in DTYPES:
         raise ConfigError(f"dtype: {name!r} is not one of {', '.join(DTYPES)}.")
     if name == "auto":
-        name = "bfloat16" if device == "cuda" or fast_bfloat16() else "float32"
+        name = "bfloat16" if device.startswith("cuda") or fast_bfloat16() else "float32"
     dtype: torch.dtype = getattr(torch, name)
     return dtype

@@ -86,8 +86,8 @@ def results_files(folder: Path) -> list[Path]:
 
 
 def _neighbours(path: Path) -> str:
-    """The results beside a missing file, which tell a misspelt method from one that was not run."""
-    found = [other.name for other in results_files(path.parent)]
+    """The results in a folder, or beside a missing file, which tell a misspelt method from one that was not run."""
+    found = [other.name for other in results_files(path if path.is_dir() else path.parent)]
     return f" (that folder has {', '.join(found)})" if found else ""
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from r1_router import jsonl
 from r1_router.deployment import Deployment, image_path
+from r1_router.errors import ConfigError
+from r1_router.factbook.source import load_regions
 from r1_router.factbook.splits import country_names, passages_outside, place_names, region_names
 from r1_router.files import sha256_of, write_atomically
 from r1_router.prompts import load_prompts
@@ -34,11 +36,12 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
     if output.is_file() and note.is_file() and json.loads(note.read_text("utf-8")) == made_from:
         return
     assert section.questions is not None, "the config is checked for it"
+    rows = list(jsonl.read(section.questions))
+    swapper = name_swapper(deployment, rows)
     config, bases = deployment.config, deployment.knowledge_bases()
     folder = section.questions.parent
-    rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in jsonl.read(section.questions)]
+    rows = [row | {"image": row["image"] and image_path(folder, row["image"])} for row in rows]
     search = _search(bases, config.retrieved + MARGIN)
-    swapper = name_swapper(deployment, rows)
     maker = StepMaker(
         load_prompts(PROMPTS), tuple(bases), search, config.shown, passages_outside("train"), swapper, config.lower_case
     )
@@ -48,14 +51,23 @@ def make_steps(deployment: Deployment, section: TrainingConfig, output: Path, se
 
 
 def name_swapper(deployment: Deployment, rows: Sequence[Mapping[str, Any]]) -> Swapper:
-    """What swaps the training countries' names for others made of the places in the questions `rows`."""
+    """What swaps the training countries' names for others made of the places in the questions `rows`.
+
+    Raises ConfigError where the knowledge bases are not the Factbook's: of others neither splits nor names are known.
+    """
+    code = str(next(_texts(deployment), {}).get("id")).split("/")[1:2]  # of text/CODE/FIELD/NUMBER
+    if not code or code[0] not in load_regions().of:
+        raise ConfigError(
+            "training: `train sft` and swap_share know the Factbook world alone. For bases of your own: "
+            "`r1-router synthesize`, then `r1-router train step-grpo` with swap_share: 0."
+        )
     return Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
 
 
 def _texts(deployment: Deployment) -> Iterator[dict[str, Any]]:
     """The rows of the text knowledge base's passages file."""
-    path = next(section.passages for section in deployment.config.sources if section.tag == TEXT.tag)
-    return jsonl.read(path)
+    path = next((section.passages for section in deployment.config.sources if section.tag == TEXT.tag), None)
+    return jsonl.read(path) if path and path.is_file() else iter(())
 
 
 def _search(bases: Mapping[Source, Any], k: int) -> Any:

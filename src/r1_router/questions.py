@@ -1,8 +1,8 @@
 """Question files: a benchmark of the config, a published set, or a user's own JSONL, CSV or Parquet file.
 
 A file of one's own has the columns `question` and `answer` (a text, or a JSON list of them in one cell), and may have
-`image`, a path from the file's folder, and `id`, which is the row's number where there is none. Of a results file the
-questions count, not what was answered.
+`image`, a path from the file's folder, and `id`, which is the row's number where there is none. Commas, semicolons or
+tabs part a CSV's cells. Of a results file the questions count, not what was answered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from r1_router import jsonl
 from r1_router.benchmarks import PUBLISHED, Benchmark
@@ -22,6 +22,7 @@ from r1_router.records import GOLD_KEYS, ID_KEYS, OUTPUT_KEY, question_from_json
 from r1_router.types import Question
 
 BATCH = 1000  # rows of a Parquet file held at once
+SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def find_questions(benchmark: str, configured: Mapping[str, Path], root: Path) -
         )
     if not path.is_file():
         raise ConfigError(f"--benchmark: no file {path}.")
-    if name in PUBLISHED or name in configured:
+    if name in PUBLISHED or (name in configured and path.resolve() != configured[name].resolve()):
         raise ConfigError(f"--benchmark: the results of {path} would mix with the benchmark {name!r}; rename the file.")
     return QuestionFile(name, path, path.parent, f"Paths start from the file's folder, {path.parent}.")
 
@@ -115,17 +116,27 @@ def _question(file: QuestionFile, number: int, row: Mapping[str, Any]) -> Questi
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
     with open(path, encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte-order mark
-        rows = csv.DictReader(file, strict=True)
         try:
+            separator = _separator(file)
+            rows = csv.DictReader(file, delimiter=separator, strict=True)
             _require_columns(path, rows.fieldnames or ())
             for row in rows:
                 if None in row:
-                    raise DataError(f"{path}, line {rows.line_num}: more cells than columns; quote those with commas.")
-                yield _with_listed_answers(row, f"{path}, line {rows.line_num}")
+                    told = f"more cells than columns; quote those with {separator!r} in them."
+                    raise DataError(f"{path}, line {rows.line_num}: {told}")
+                if any(cell and cell.strip() for cell in row.values()):  # a spreadsheet's empty rows are passed over
+                    yield _with_listed_answers(row, f"{path}, line {rows.line_num}")
         except csv.Error as error:
             raise DataError(f"{path}, line {rows.reader.line_num}: not CSV ({error}).") from error
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: not UTF-8 ({error}); save it as CSV in UTF-8.") from error
+
+
+def _separator(file: TextIO) -> str:
+    """What parts the header's cells; spreadsheets write semicolons where numbers have a decimal comma."""
+    header = file.readline()
+    file.seek(0)
+    return max(SEPARATORS, key=header.count)
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -150,9 +161,8 @@ READERS = {".jsonl": jsonl.read, ".csv": _read_csv, ".parquet": _read_parquet}
 
 def _require_columns(path: Path, columns: Sequence[str]) -> None:
     if "question" not in columns or not set(GOLD_KEYS) & set(columns):
-        raise DataError(
-            f"{path}: expected the columns question and answer, and perhaps image and id; found {', '.join(columns)}."
-        )
+        found = ", ".join(columns) or "none"
+        raise DataError(f"{path}: expected the columns question and answer, and perhaps image and id; found {found}.")
     if repeated := {column for column in columns if columns.count(column) > 1}:
         raise DataError(f"{path}: the columns {', '.join(sorted(repeated))} occur twice.")
 

@@ -110,7 +110,7 @@ def ask_bases(
     queries = gold_queries(questions)
     asked = {name: [one for one in queries if one.source == name] for name in known if not names or name in names}
     if not any(asked.values()):
-        raise DataError("no question has `hops` with `gold_ids` in these bases; retrieval can only be judged by them.")
+        raise DataError("no question has `hops` with `gold_ids` in these bases; docs/retrievers.md shows them.")
     return {name: search_all(known[name], group, k) for name, group in asked.items() if group}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from r1_router.errors import ConfigError
 
 T = TypeVar("T")
+EXPONENT = re.compile(r"[+-]?\d+\.?\d*[eE][+-]?\d+")
+"""A number that YAML 1.1 takes for a text, as it wants 1.0e-3 for 1e-3."""
 
 
 def read_dataclass(cls: type[T], value: Any, where: str, root: Path) -> T:
@@ -53,6 +56,8 @@ def _read_scalar(hint: Any, value: Any, where: str, root: Path) -> Any:
     if hint is Path and isinstance(value, str):
         return root / value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is float and isinstance(value, str) and EXPONENT.fullmatch(value):
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value

@@ -125,5 +125,6 @@ def _run(
         outcome = run_questions(
             stage, questions, llm, retrievers, path=path, concurrency=deployment.config.concurrency, on_progress=show
         )
+    console.print_failures(outcome.trajectories)
     if outcome.interrupted:
         raise KeyboardInterrupt

@@ -197,7 +197,7 @@ class Synthesis:
 
     def _set(self, name: str) -> SynthesisSet:
         if name not in self.config.sets:
-            raise ConfigError(f"--dataset_name: no set is named {name!r}; there are {', '.join(self.config.sets)}.")
+            raise ConfigError(f"synthesis.sets: none is named {name!r}; there are {', '.join(self.config.sets)}.")
         return self.config.sets[name]
 
 

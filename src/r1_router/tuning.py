@@ -106,7 +106,8 @@ def dev_scores(deployment: Deployment, grpo: GrpoConfig) -> Callable[[Path, int]
 
     def evaluate(weights: Path, step: int) -> dict[str, float]:
         model, adapter = (grpo.model, weights) if grpo.lora else (weights, None)
-        tuned = Deployment(replace(config, llm=replace(config.llm, model=str(model), adapter=adapter)))
+        here = replace(config.llm, engine="transformers", model=str(model), adapter=adapter)
+        tuned = Deployment(replace(config, llm=here))
         path = grpo.output / "dev" / f"{step}.jsonl"
         path.unlink(missing_ok=True)
         outcome = run_questions(

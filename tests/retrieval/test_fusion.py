@@ -71,6 +71,8 @@ def test_one_config_line_fuses_vectors_with_bm25(bert: Path, encoder: SentenceEn
 def test_places_and_weights_are_not_mixed(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="fusion rrf weighs both alike"):
         load_config(config_of(tmp_path, bert, fusion="rrf", lexical_weight=0.3))
+    with pytest.raises(ConfigError, match="cannot be read back on a GPU; take fusion: rrf"):
+        load_config(config_of(tmp_path, bert, index="IVF64,Flat", gpu=True, lexical_weight=0.3))
     with pytest.raises(ConfigError, match="'ranks' is not known; there are weights, rrf"):
         load_config(config_of(tmp_path, bert, fusion="ranks"))
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,32 @@ def test_a_wrong_kind_or_setting_is_named(tmp_path: Path) -> None:
         Making(IndexSettings(dtype="int8"))
 
 
+def test_files_take_turns_on_the_gpus_and_share_one_scratch_space_on_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import faiss
+
+    vectors, placed = made_up(1000, DIM).array, []
+
+    def put(scratch: object, gpu: int, shard: Any) -> Any:
+        placed.append((gpu, scratch))
+        return shard
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", put, raising=False)
+    index = load_dense(built(vectors, tmp_path, "Flat", 220), gpu=True)
+    assert [gpu for gpu, _ in placed] == [0, 1, 0, 1, 0] and len(set(placed)) == 2
+    assert (index.search(vectors[:20], 1)[1][:, 0] == np.arange(20)).all()
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("This index type is not implemented on GPU.")
+
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
+    with pytest.raises(ConfigError, match=r"not implemented on GPU.*; Flat, SQfp16"):
+        load_dense(built(vectors, tmp_path, "HNSW16"), gpu=True)
+
+
 def test_a_base_without_words_holds_no_lexical_index_and_says_so(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, 50)
     folder = build(corpus, tmp_path / "base", TEXT, LetterEncoder(), making=Making(lexical=False)).folder
@@ -171,6 +198,15 @@ def test_measures_know_an_exact_index_from_a_rough_one() -> None:
     assert flat.recall == 1 and rough.recall < 0.9
     assert flat.bytes > 4 * DIM * 2500 > rough.bytes
     assert min(flat.queries_per_second, rough.queries_per_second, flat.build_seconds) > 0
+    assert min(flat.train_seconds, rough.train_seconds) > 0
+
+
+def test_of_few_rows_only_kinds_without_a_training_are_measured() -> None:
+    rows, queries = sample(made_up(30, DIM), 100, 15)
+    kinds = [(one.factory, one.search) for one in choices(len(rows), DIM)]
+    assert [one.factory for one in measure(rows, queries, kinds)] == ["Flat", "SQfp16", "SQ8", "HNSW32"]
+    with pytest.raises(ConfigError, match=r"cannot be trained on 15 rows .* take Flat, or fewer lists"):
+        measure(rows, queries, [("IVF64,SQ8", "")])
 
 
 def test_a_plan_grows_with_the_passages(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from retrieval_configs import config_with
 from retrieval_worlds import MakeEncoder, draw_flag
 
+from r1_router.bases import encoder_of, worker_encoder
+from r1_router.config import load_config
 from r1_router.encoder_kinds import make_encoder
 from r1_router.errors import ConfigError
 from r1_router.retrieval.devices import SpreadEncoder
@@ -135,6 +139,15 @@ def test_the_config_names_pooling_prompts_dtype_and_devices(bge: Path) -> None:
     alone = SentenceEncoder(bge / "plain", pooling="cls", query_prompt="b ", dtype="bfloat16", device="cpu")
     assert isinstance(made, SpreadEncoder)
     np.testing.assert_allclose(made.encode([Query("a")]), alone.encode([Query("a")]), atol=1e-6)
+
+
+def test_a_worker_has_one_copy_whatever_devices_the_config_names(bge: Path, tmp_path: Path) -> None:
+    section = EncoderConfig("sentence", str(bge / "bge"), devices=("cpu:0", "cpu:1"))
+    config = load_config(config_with(tmp_path, passages="kb/text.jsonl", folder="base", encoder="text"))
+    config = replace(config, encoders={"text": section})
+    assert isinstance(encoder_of(config, "text"), SpreadEncoder)
+    worker = worker_encoder(config, "text")
+    assert isinstance(worker, SentenceEncoder) and worker._model.device == torch.device("cpu")
 
 
 def test_the_documented_encoders_are_sections_of_a_config(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Decoder:
         self._body = model.get_decoder()
         self._head = model.get_output_embeddings()
         self._stops = frozenset(stops)
-        self._banned = torch.tensor(sorted(banned), device=model.device)
+        self._banned = torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
         self._context = context
         self._prefixes: OrderedDict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = OrderedDict()
         self._slots = SlotCache()

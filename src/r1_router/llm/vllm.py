@@ -28,6 +28,8 @@ START_SECONDS = 1800.0
 """A first start may download the model."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes as its largest rank of an adapter; an adapter may have any rank below."""
+MOST_BANNED = 1024
+"""Ids that a request to vLLM's GPU build may bias."""
 RESTARTS = 3
 WATCH_SECONDS = 1.0
 
@@ -132,7 +134,10 @@ def server_arguments(model: str, adapter: Path | None, dtype: str, context: int 
 
 
 def never_drawn(model: str) -> list[int]:
-    """The ids of special tokens that end no reply: marks of chats and pictures have no place in a text."""
+    """The ids of special tokens that end no reply: marks of chats and pictures have no place in a text.
+
+    Where they are too many the highest are left out, which are those that the tokenizer does not know.
+    """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     from r1_router.llm.transformers import end_ids, unspeakable_ids
@@ -144,7 +149,7 @@ def never_drawn(model: str) -> list[int]:
     except OSError:  # a model need not bring one
         generation = GenerationConfig.from_model_config(config)
     stops = end_ids(generation, tokenizer)
-    return sorted(unspeakable_ids(tokenizer, config.get_text_config().vocab_size) - stops)
+    return sorted(unspeakable_ids(tokenizer, config.get_text_config().vocab_size) - stops)[:MOST_BANNED]
 
 
 def device_shares(servers: int) -> list[dict[str, str]]:

@@ -114,7 +114,8 @@ def trained_index(vectors: RowVectors, dim: int, factory: str, path: Path) -> An
     try:
         index.train(sample)
     except RuntimeError as error:
-        raise ConfigError(f"index: {factory} cannot be trained on {len(sample)} rows ({_first(error)}).") from error
+        told = f"{factory} cannot be trained on {len(sample)} rows ({_first(error)}); take Flat, or fewer lists."
+        raise ConfigError(f"index: {told}") from error
     part = path.with_suffix(".part")
     _faiss().write_index(index, str(part))
     part.rename(path)
@@ -167,10 +168,15 @@ def _on_gpus(shards: Sequence[Any]) -> list[Any]:
     faiss = _faiss()
     if not (count := faiss.get_num_gpus()):
         raise ConfigError("gpu: this FAISS sees no GPU. Install a build for GPUs (faiss-gpu-cu12), or leave `gpu` out.")
-    return [
-        faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), number % count, shard)
-        for number, shard in enumerate(shards)
-    ]
+    scratch = [faiss.StandardGpuResources() for _ in range(count)]  # each sets 1.5 GB of its GPU aside
+    places = [number % count for number in range(len(shards))]
+    try:
+        return [
+            faiss.index_cpu_to_gpu(scratch[place], place, shard) for place, shard in zip(places, shards, strict=True)
+        ]
+    except RuntimeError as error:
+        kinds = "Flat, SQfp16, and IVF with Flat, SQ8 or PQ are searched on GPUs"
+        raise ConfigError(f"gpu: FAISS could not put the index there ({_first(error)}); {kinds}.") from error
 
 
 def _first(error: RuntimeError) -> str:

@@ -15,6 +15,8 @@ from r1_router.retrieval.vectors import Vectors
 
 SAMPLE = 10_000
 FLOAT = 4
+CODES = 256
+"""Values of a code; a kind with codes or lists is trained on a row for each at least."""
 STORE_BYTES = 24
 """A passage's line start and id in the store."""
 SPARE = 0.9
@@ -45,13 +47,18 @@ class Planned:
 
 
 def choices(passages: int, dim: int, sampled: int = SAMPLE) -> list[Choice]:
-    """The kinds that are worth a look at this size; `np` leaves out a training that only serves another search."""
+    """The kinds that are worth a look at this size; `np` leaves out a training that only serves another search.
+
+    Of too few rows to train on, none is inverted.
+    """
     lists, few = lists_for(passages), lists_for(sampled)
     plain = [(kind, "", kind, "") for kind in ("Flat", "SQfp16", "SQ8")]
     graph = [("HNSW32", "efSearch=64", "HNSW32", "efSearch=64")]
     codes = ("SQfp16", "SQ8", *([f"PQ{dim // 8}np"] if dim % 8 == 0 else []))
     inverted = [
-        (f"IVF{lists},{code}", f"nprobe={probes(lists)}", f"IVF{few},{code}", f"nprobe={probes(few)}") for code in codes
+        (f"IVF{lists},{code}", f"nprobe={probes(lists)}", f"IVF{few},{code}", f"nprobe={probes(few)}")
+        for code in codes
+        if min(passages, sampled) >= CODES
     ]
     return [Choice(*one) for one in (*plain, *graph, *inverted)]
 

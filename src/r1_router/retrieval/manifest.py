@@ -23,7 +23,7 @@ STAMPS = "stamps.json"
 PASSAGES = "passages.jsonl"
 DENSE = "dense.faiss"
 LEXICAL = "lexical"
-REBUILD = "Build it again: r1-router build"
+REBUILD = "Build it again: r1-router build, with the same --config"
 DENSE_FILE = re.compile(r"dense(-\d+)?\.faiss")
 
 
@@ -92,7 +92,7 @@ def read_manifest(folder: Path, *, thorough: bool = False) -> Manifest:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise KnowledgeBaseError(f"No knowledge base at {folder}. {REBUILD}")
+        raise KnowledgeBaseError(f"No knowledge base at {folder}. {REBUILD.replace('it again', 'it')}")
     if not path.is_file():
         raise KnowledgeBaseError(f"{folder} has no {MANIFEST}: it is no knowledge base, or was half written. {REBUILD}")
     try:

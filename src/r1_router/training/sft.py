@@ -1,9 +1,10 @@
-"""Supervised fine-tuning on step rows, of a LoRA adapter or of all weights; resumable to the bit, on a CPU or a GPU.
+"""Supervised fine-tuning on step rows, of a LoRA adapter or of all weights, on a CPU or a GPU; resumable.
 
 A plain loop rather than transformers.Trainer: Trainer's checkpoints are folders written file by file, which a
 kill can leave half done, and its sampler, loss, save and log would each have to be overridden here. The
 batches are a function of (data, seed) and nothing else draws random numbers after the start, so matrices,
-optimiser state and step count are all that a checkpoint holds.
+optimiser state and step count are all that a checkpoint holds. A resumed run ends with the same bytes on a CPU;
+on a GPU with the same up to the order of sums, which no run repeats there.
 
 The output folder: `adapter_model.safetensors` and `adapter_config.json` (peft's form, float16), or a whole model with
 its tokenizer, `training_log.jsonl` (a row per step), `card.json` (how it was made), and, until all planned steps are

@@ -15,7 +15,10 @@ from r1_router.training.grpo.watchdogs import Limits
 STEP_TYPES = (ROUTE_STEP, *ANSWER_STEPS)
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
 ENGINES = ("auto", "decoder", "transformers", "vllm")
-NOT_IN_DIGEST = ("model", "adapter", "data", "held_out", "output", "checkpoint_updates", "max_minutes", "command")
+NOT_IN_DIGEST = (
+    *("model", "adapter", "data", "held_out", "output"),
+    *("vllm_memory", "checkpoint_updates", "max_minutes", "command"),
+)
 """Settings that do not change the result, and paths: digests of what lies there stand for them."""
 
 
@@ -47,6 +50,7 @@ class GrpoConfig:
     max_tokens: int = 128
     engine: str = "auto"  # what samples: this package's decoder for text models, vllm on a GPU that has it
     rollout_batch: int = 64  # replies decoded at once by this package's decoder
+    vllm_memory: float = 0.3  # vllm's share of the GPU's memory: its copy of the weights, and what it decodes with
     learning_rate: float = 5e-5
     warmup_steps: int = 5
     schedule: str = "constant_with_warmup"

@@ -1,4 +1,4 @@
-"""A Step-GRPO run from its settings to the adapter, resumable from any kill to the same weights.
+"""A Step-GRPO run from its settings to the adapter, resumable from any kill, and on a CPU to the same weights.
 
 The output folder: the adapter (or all weights) that did best, `last/` the weights of the last update where those are
 others, `log.jsonl`, `card.json`, and, until all updates are done, `checkpoints/`.

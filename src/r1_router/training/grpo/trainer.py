@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from trl import GRPOConfig, GRPOTrainer
 
+from r1_router.llm.transformers import unspeakable_ids
 from r1_router.training.grpo.config import GrpoConfig
 from r1_router.training.grpo.packing import packed_log_probs
 from r1_router.training.grpo.watchdogs import SKIPPED
+from r1_router.training.merged_lora import merged_weights
 
 Order = Sequence[int]
 """Indices of prompts, in the order that the loader takes them."""
@@ -39,6 +41,11 @@ class StepGrpoTrainer(GRPOTrainer):
         self._train_order, self._held_out_order = orders
         self._hooks = hooks
         super().__init__(**options)
+        if self.use_vllm:
+            # TRL's own adds the adapter to the frozen weights and takes it off again, which changes bfloat16 ones.
+            self.vllm_generation._iter_named_params = lambda: merged_weights(self.model)
+            marks = unspeakable_ids(self._tokenizer, len(self._tokenizer)) - set(self.eos_token_ids)
+            self.vllm_generation.generation_kwargs = {"logit_bias": dict.fromkeys(marks, -100.0)}
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         return _Ordered(self._train_order)
@@ -55,6 +62,12 @@ class StepGrpoTrainer(GRPOTrainer):
             made = self._generate_and_score_completions(generation_batch)
             self._buffered_inputs = [_part(made, number, passes) for number in range(passes)]
         return self._buffered_inputs[self._step % passes]
+
+    def _generate_single_turn(self, prompt_ids: Any, images: Any, *rest: Any, **options: Any) -> Any:
+        """vLLM puts in the tokens of a picture itself, so it is asked with one for each."""
+        if self.use_vllm and images is not None:
+            prompt_ids = [_once(ids, self.processing_class.image_token_id) for ids in prompt_ids]
+        return super()._generate_single_turn(prompt_ids, images, *rest, **options)
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **fields: Any
@@ -116,7 +129,6 @@ def trl_settings(config: GrpoConfig, folder: Path, device: str, *, resumed: bool
     """The run in TRL's words."""
     accumulation = passes(config)
     bf16 = not config.lora and config.dtype != "float32" and device == "cuda"
-    vllm = {"use_vllm": True, "vllm_mode": "colocate"} if uses_vllm(config, device) else {}
     return GRPOConfig(
         output_dir=str(folder),
         max_steps=config.updates,
@@ -152,8 +164,19 @@ def trl_settings(config: GrpoConfig, folder: Path, device: str, *, resumed: bool
         report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        **vllm,
+        **(_vllm_settings(config) if uses_vllm(config, device) else {}),
     )
+
+
+def _vllm_settings(config: GrpoConfig) -> dict[str, Any]:
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_max_model_length": config.max_prompt + config.max_tokens,
+        "vllm_gpu_memory_utilization": config.vllm_memory,
+        # What top_k leaves out would pass for vLLM's own deviation: a reply's weight would shrink with each token.
+        "vllm_importance_sampling_correction": not config.top_k,
+    }
 
 
 def passes(config: GrpoConfig) -> int:
@@ -171,6 +194,11 @@ def uses_vllm(config: GrpoConfig, device: str) -> bool:
     from importlib.util import find_spec
 
     return config.engine == "vllm" or (config.engine == "auto" and device == "cuda" and find_spec("vllm") is not None)
+
+
+def _once(ids: Sequence[int], mark: int) -> list[int]:
+    """The ids, each run of the mark's as one."""
+    return [id_ for place, id_ in enumerate(ids) if not (place and ids[place - 1] == id_ == mark)]
 
 
 def _part(batch: dict[str, Any], number: int, parts: int) -> dict[str, Any]:
