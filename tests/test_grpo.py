@@ -75,7 +75,7 @@ def test_an_image_stands_after_the_text_as_at_inference_or_not_at_all(tmp_path: 
     (seen,) = read_prompts(path, step_types=ALL, sees_images=True)
     assert seen.messages[1]["content"] == [
         {"type": "text", "text": "Origin question: x\n"},
-        {"type": "image", "image": "flag.jpg"},
+        {"type": "image", "image": str(tmp_path / "flag.jpg")},  # paths start from the rows' folder
     ]
     (blind,) = read_prompts(path, step_types=ALL, sees_images=False)
     assert blind.messages[1]["content"] == "Origin question: x\n" and blind.images == ()

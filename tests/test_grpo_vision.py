@@ -42,13 +42,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two trajectories with a picture and two without."""
+    """Two trajectories with a picture, its path from the rows' folder, and two without."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("rows")
     Image.new("RGB", (56, 28), "red").save(folder / "flag.png")
     rows = []
-    for images, mark in (([str(folder / "flag.png")], "<image>"), ([], "")):
+    for images, mark in ((["flag.png"], "<image>"), ([], "")):
         route = {"query": "who", "retriever": ["text"]}
         steps = [
             {"step_type": "ret", "system": "plan", "problem": f"Origin question: x\n{mark}", "answer": route},

@@ -256,7 +256,7 @@ def test_a_vision_model_learns_from_rows_with_and_without_pictures(tmp_path: Pat
 
     model = save_tiny_vision_model(tmp_path / "vision")
     Image.new("RGB", (56, 28), "red").save(tmp_path / "flag.png")
-    shown = [{"type": "text", "text": "whose flag?"}, {"type": "image", "image": str(tmp_path / "flag.png")}]
+    shown = [{"type": "text", "text": "whose flag?"}, {"type": "image", "image": "flag.png"}]
     rows = [
         {"messages": [{"role": "user", "content": content}], "completion": "Peru"} for content in (shown, "which flag?")
     ]

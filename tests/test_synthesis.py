@@ -12,11 +12,13 @@ from r1_router.errors import ConfigError, DataError
 from r1_router.llm.scripted import ScriptedLLM
 from r1_router.methods import Settings
 from r1_router.prompts import load_prompts
+from r1_router.replies import parse_answer, parse_plan
 from r1_router.synthesis.filters import FILTERS, apply, filters_named
-from r1_router.synthesis.rows import golds, step_row
+from r1_router.synthesis.rows import golds, reply_rows, step_row
 from r1_router.synthesis.split import grouped, split
 from r1_router.synthesis.teacher import dropped, teacher
 from r1_router.types import (
+    NONE,
     PUBLISHED_SOURCES,
     TABLE,
     TEXT,
@@ -133,6 +135,19 @@ def test_examples_are_no_part_of_a_row_and_images_end_each_prompt() -> None:
         one["problem"].endswith("<image>") and one["problem"].count("Origin question") <= 1 for one in row["steps"]
     )
     assert "ter-0: b is" in row["steps"][1]["problem"]
+
+
+def test_the_rows_of_supervised_tuning_are_the_same_prompts_with_replies_that_are_read_back() -> None:
+    told = trajectory("oslo", step("a?", "b", "b is"), Step(Plan("enough", NONE), (), None), image="f.png")
+    prompts = load_prompts("trained")
+    rows, whole = reply_rows(told, prompts, PUBLISHED_SOURCES, 5), step_row(told, prompts, PUBLISHED_SOURCES, 5)
+    assert [row["step_type"] for row in rows] == ["ret", "ans", "ret", "final"]
+    for row, one in zip(rows, whole["steps"], strict=True):
+        text, image = row["messages"][-1]["content"]
+        assert text["text"] + "<image>" == one["problem"] and image == {"type": "image", "image": "f.png"}
+    plans = [parse_plan(rows[n]["completion"], PUBLISHED_SOURCES) for n in (0, 2)]
+    assert plans == [told.steps[0].plan, told.steps[1].plan]
+    assert [parse_answer(rows[n]["completion"]) for n in (1, 3)] == [Answer("", "b"), Answer("", "oslo")]
 
 
 def test_the_split_shares_no_question_picture_or_evidence() -> None:

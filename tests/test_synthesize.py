@@ -18,6 +18,7 @@ from r1_router.cli import app
 from r1_router.synthesis.check import check_rows
 from r1_router.types import PUBLISHED_SOURCES
 from test_stages import ROOT, Server, built, server, world  # noqa: F401  (fixtures)
+from tiny_models import save_tiny_model
 
 OUTPUTS = ("steps_train.jsonl", "steps_valid.jsonl")
 
@@ -111,6 +112,23 @@ def test_a_gold_hop_that_cannot_be_followed_is_named(world: Path, change: dict[s
     jsonl.rewrite(world / "gold.jsonl", [row | {"hops": [hop]} for row in rows])
     done = synthesize(world)
     assert done.exit_code == 1 and told in " ".join(done.output.split())
+
+
+def test_an_adapter_is_tuned_on_the_rows_of_any_bases(world: Path) -> None:  # noqa: F811
+    with_synthesis(world, sets={"golden": {"questions": "gold.jsonl", "gold": True}})
+    config = yaml.safe_load((world / "config.yaml").read_text())
+    sft = {"model": str(save_tiny_model(world / "llm")), "output": "tuned", "rank": 2, "max_length": 4096}
+    sft["data"] = "steps/replies_train.jsonl"
+    (world / "config.yaml").write_text(yaml.safe_dump({**config, "training": {"mine": {"kind": "steps", "sft": sft}}}))
+    command = ["train", "sft", "--config", str(world / "config.yaml"), "--adapter", "mine"]
+    early = CliRunner().invoke(app, command)
+    assert early.exit_code == 1 and "`r1-router synthesize` makes them" in " ".join(early.output.split())
+    assert synthesize(world).exit_code == 0
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert (world / "tuned" / "adapter_model.safetensors").is_file()
+    rows = [list(jsonl.read(world / "steps" / f"replies_{part}.jsonl")) for part in ("train", "valid")]
+    assert [row["step_type"] for own in rows for row in own] == ["ret", "ans", "ret", "final"] * 2
 
 
 def test_questions_of_ones_own_need_no_section_and_get_a_folder_of_their_own(world: Path) -> None:  # noqa: F811

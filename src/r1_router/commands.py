@@ -153,7 +153,10 @@ def telling(trajectories: Sequence[Trajectory]) -> Trajectory:
 
 
 def train_adapter(config: Config, name: str, command: str) -> dict[str, Any]:
-    """Train the adapter `name` of the config's `training` section, making its step rows first; gives the card."""
+    """Train the adapter `name` of the config's `training` section, making its step rows first; gives the card.
+
+    Rows of the kind steps are there already, made by `r1-router synthesize`.
+    """
     from r1_router.prepare import make_steps
     from r1_router.schema import read_dataclass
     from r1_router.training.progress import training_bar
@@ -163,14 +166,18 @@ def train_adapter(config: Config, name: str, command: str) -> dict[str, Any]:
         known = ", ".join(config.training) or "none: configs/factbook.yaml shows a `training` section"
         raise ConfigError(f"--adapter: the config trains no {name!r}; there are {known}.")
     section = config.training[name]
-    if not section.sft or section.questions is None or not section.questions.is_file():
+    made = section.kind == "steps"
+    if not section.sft or not (made or (section.questions and section.questions.is_file())):
         told = f"`train sft` needs `sft` and a file of `questions`, found {section.questions}."
         raise ConfigError(f"training.{name}: {told}")
     sft = read_dataclass(SftConfig, {**section.sft, "command": command}, f"training.{name}.sft", config.root)
+    if made and not sft.data.is_file():
+        raise ConfigError(f"training.{name}: no rows in {sft.data}; `r1-router synthesize` makes them.")
     if finished := finished_card(sft):
         console.errors.print(f"{sft.output} holds this very run already; delete it to train again.")
         return finished
-    with console.errors.status(f"making {sft.data}: evidence for every training question"):
-        make_steps(Deployment(config), section, sft.data, sft.seed)
+    if not made:
+        with console.errors.status(f"making {sft.data}: evidence for every training question"):
+            make_steps(Deployment(config), section, sft.data, sft.seed)
     with training_bar(console.errors) as show:
         return train(sft, show)

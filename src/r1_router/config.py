@@ -22,7 +22,7 @@ DEFAULT_CONFIG = Path("configs/factbook.yaml")
 ENGINES = ("transformers", "openai", "vllm")
 ENCODERS = ("sentence", "fused", "clip", "table")
 FUSIONS = ("weights", "rrf")
-STEP_KINDS = ("router", "rag", "grpo", "retriever")
+STEP_KINDS = ("router", "rag", "steps", "grpo", "retriever")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _require_prompts(where: str, name: str, root: Path) -> None:
 
 
 def _require_parts(where: str, section: TrainingConfig) -> None:
-    parts = {"grpo": ("grpo",), "retriever": ("questions", "retriever")}
+    parts = {"steps": ("sft",), "grpo": ("grpo",), "retriever": ("questions", "retriever")}
     needed = parts.get(section.kind, ("questions", "sft"))
     for key in needed:
         if not getattr(section, key):

@@ -58,8 +58,8 @@ def name_swapper(deployment: Deployment, rows: Sequence[Mapping[str, Any]]) -> S
     code = str(next(_texts(deployment), {}).get("id")).split("/")[1:2]  # of text/CODE/FIELD/NUMBER
     if not code or code[0] not in load_regions().of:
         raise ConfigError(
-            "training: `train sft` and swap_share know the Factbook world alone. For bases of your own: "
-            "`r1-router synthesize`, then `r1-router train step-grpo` with swap_share: 0."
+            "training: the kinds router and rag and swap_share know the Factbook world alone. For bases of your own: "
+            "`r1-router synthesize`, then an adapter of the kind steps, and step-grpo with swap_share: 0."
         )
     return Swapper(country_names(_texts(deployment), "train"), region_names("train"), place_names(rows))
 

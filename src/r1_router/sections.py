@@ -137,6 +137,8 @@ class VariantConfig:
 class TrainingConfig:
     """One adapter to train: step rows of `kind` made from `questions`, then tuned as `sft` says (SftConfig's keys).
 
+    The kinds router and rag make their rows of the Factbook's `questions`; steps takes rows that are there, as
+    `r1-router synthesize` writes them.
     An adapter of the kind grpo has `grpo` instead (GrpoConfig's keys), which names the rows it takes. The kind
     retriever trains no adapter but a base's encoder, on the gold hops of `questions`, as `retriever` says
     (RetrieverConfig's keys).

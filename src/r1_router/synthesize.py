@@ -5,6 +5,7 @@
 {out}/{set}.needed.jsonl                   final answers without one retrieval, where the filter `needed` is set
 {out}/{set}.kept.jsonl, {set}.drops.json   what passed the filters, and how many each reason dropped
 {out}/steps_train.jsonl, steps_valid.jsonl the rows, in the published form; card.md and stats.json tell of them
+{out}/replies_train.jsonl, replies_valid.jsonl the same steps for supervised tuning, each with the reply to write
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from r1_router.synthesis.gold import gold_trajectories
 from r1_router.synthesis.leakage import Asked, published_questions, read_asked
 from r1_router.synthesis.needed import concluding, needed, trials
 from r1_router.synthesis.pictures import BRING, REFER, placed
-from r1_router.synthesis.rows import step_row
+from r1_router.synthesis.rows import reply_rows, step_row
 from r1_router.synthesis.split import split
 from r1_router.synthesis.teacher import dropped, teacher
 from r1_router.teaching import Teacher
@@ -91,16 +92,23 @@ class Synthesis:
         return reasons + passed.dropped
 
     def combine(self) -> Mapping[str, int]:
-        """Cut what was kept of every set into rows, split so that nothing is shared; gives the rows of each part."""
+        """Cut what was kept of every set into rows, split so that nothing is shared; gives the rows of each part.
+
+        The rows are written as the trained model will be asked, with image paths from the folder of the rows.
+        """
         of = {name: self._read(self._file(name, "kept")) for name in self.config.sets}
         kept = [item for items in of.values() for item in items]
         if not kept:
             raise DataError(f"{self.config.out}: nothing was kept, so there is nothing to combine; see *.drops.json.")
-        rows = self._rows(kept)
+        config, prompts = self._deployment.config, self._deployment.prompt_set(self.config.prompts)
+        asked, form = self._as_read(kept), (prompts, self._deployment.sources(), config.shown)
+        rows = [step_row(item, *form) for item in asked]
         indices = split(kept, self.config.seed, self.config.validation_share)
         parts = dict(zip(("train", "valid"), indices, strict=True))
         for part, chosen in parts.items():
             jsonl.rewrite(self.config.out / f"steps_{part}.jsonl", (rows[n] for n in chosen))
+            replies = (row for n in chosen for row in reply_rows(asked[n], *form))
+            jsonl.rewrite(self.config.out / f"replies_{part}.jsonl", replies)
         dropped_of = (json.loads((self.config.out / f"{name}.drops.json").read_text("utf-8")) for name in of)
         figures = statistics(
             rows,
@@ -112,18 +120,16 @@ class Synthesis:
         write_card(self.config.out, figures)
         return {part: len(chosen) for part, chosen in parts.items()}
 
-    def _rows(self, kept: Sequence[Trajectory]) -> list[dict[str, Any]]:
-        """The rows as the trained model will be asked, with image paths from the folder of the rows."""
-        config, prompts = self._deployment.config, self._deployment.prompt_set(self.config.prompts)
+    def _as_read(self, kept: Sequence[Trajectory]) -> list[Trajectory]:
+        """The trajectories with their questions as a model reads them, and their pictures where the rows have them."""
         pictures = [item.question.image for item in kept if item.question.image]
         images = placed(pictures, self.config.out, self.config.images)
 
         def read(question: Question) -> Question:
-            text = question.text.lower() if config.lower_case else question.text
+            text = question.text.lower() if self._deployment.config.lower_case else question.text
             return replace(question, text=text, image=question.image and images[question.image])
 
-        items = (replace(item, question=read(item.question)) for item in kept)
-        return [step_row(item, prompts, self._deployment.sources(), config.shown) for item in items]
+        return [replace(item, question=read(item.question)) for item in kept]
 
     def _filters(self, name: str, answered: Iterable[Trajectory]) -> list[Filter]:
         """The config's filters; for `needed` the teacher is asked about what passes all others."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from r1_router import jsonl
 from r1_router.errors import DataError
+from r1_router.llm.content import text_only
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,24 +50,26 @@ class Batch:
 def load_examples(path: Path, processor: Any, max_length: int) -> tuple[list[Example], int]:
     """Read a JSONL file of step rows; returns the examples and how many rows were over `max_length` tokens.
 
-    `processor` is a tokenizer, or a processor of text and images. Raises DataError, naming the row, for a row without
-    `messages` and `completion`, and when no row is left.
+    `processor` is a tokenizer, or a processor of text and images; image paths start from the file's folder. Raises
+    DataError, naming the row, for a row without `messages` and `completion`, and when no row is left.
     """
-    examples = [encode(_checked(row, path, n), processor) for n, row in enumerate(jsonl.read(path), 1)]
+    examples = [encode(_checked(row, path, n), processor, path.parent) for n, row in enumerate(jsonl.read(path), 1)]
     kept = [example for example in examples if len(example.ids) <= max_length]
     if not kept:
         raise DataError(f"{path}: none of {len(examples)} step rows fits in {max_length} tokens; raise max_length")
     return kept, len(examples) - len(kept)
 
 
-def encode(row: jsonl.Record, processor: Any) -> Example:
+def encode(row: jsonl.Record, processor: Any, folder: Path) -> Example:
     """The chat so far as the model will be asked it, then the completion and the end of the turn.
 
-    Both are tokenised apart, since at inference the prompt is complete before the first new token.
+    Both are tokenised apart, since at inference the prompt is complete before the first new token. A tokenizer's model
+    is asked without pictures, others with those of `folder`.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
-    prompt = processor.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True)
-    if pictures := tuple(_pictures(row["messages"])):
+    messages = text_only(row["messages"]) if tokenizer is processor else row["messages"]
+    prompt = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    if pictures := tuple(str(folder / picture) for picture in _pictures(messages)):
         prompt_ids = processor(text=[prompt], images=opened(pictures))["input_ids"][0]
     else:
         prompt_ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]

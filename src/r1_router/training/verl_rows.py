@@ -31,7 +31,7 @@ def require_readable(prompts: Sequence[StepPrompt]) -> None:
     """Raises DataError for a missing picture, and for text that verl takes for a medium: it drops such rows itself."""
     for prompt in prompts:
         if missing := [image for image in prompt.images if not Path(image).is_file()]:
-            raise DataError(f"step {prompt.id}: no picture {missing[0]}; run where the paths of the step rows lead.")
+            raise DataError(f"step {prompt.id}: no picture {missing[0]}; paths start from the folder of the step rows.")
         text = "".join(_marked(message) for message in prompt.messages)
         if prompt.images and (found := [mark for mark in OTHER_MARKS if mark in text]):
             raise DataError(f"step {prompt.id}: {found[0]} in its text means a medium to verl; take it out.")

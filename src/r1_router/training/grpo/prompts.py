@@ -49,11 +49,13 @@ class Fitted:
 def read_prompts(path: Path, *, step_types: Sequence[str], sees_images: bool) -> list[StepPrompt]:
     """The steps of these types, or of all with none named, in the file's order; a model without eyes sees no image.
 
+    Image paths start from the file's folder.
+
     Raises DataError for what is no step row, and where no step is left.
     """
     rows = list(_flat(path))
     last = {row["row"]: row["step"] for row in sorted(rows, key=lambda row: int(row["step"]))}
-    prompts = [_prompt(row, last[row["row"]], sees_images) for row in rows]
+    prompts = [_prompt(row, last[row["row"]], path.parent if sees_images else None) for row in rows]
     kept = [prompt for prompt in prompts if not step_types or prompt.step_type in step_types]
     if not kept:
         raise DataError(f"{path}: none of {len(prompts)} steps is of the types {', '.join(step_types)}.")
@@ -96,11 +98,11 @@ def _flat(path: Path) -> Iterator[dict[str, Any]]:
     return flat_rows(rows) if rows and "steps" in rows[0] else read_flat(path)
 
 
-def _prompt(row: dict[str, Any], last: int, sees_images: bool) -> StepPrompt:
+def _prompt(row: dict[str, Any], last: int, pictures: Path | None) -> StepPrompt:
     kind = row["step_type"]
     if kind != ROUTE_STEP and row["step"] == last:
         kind = FINAL_STEP
-    images = tuple(row["images"]) if sees_images else ()
+    images = tuple(str(pictures / image) for image in row["images"]) if pictures else ()
     messages = tuple(_message(message, images) for message in row["prompt"])
     return StepPrompt(row["id"], row["row"], int(row["step"]), kind, messages, images, row["target"])
 
