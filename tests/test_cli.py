@@ -102,7 +102,7 @@ def test_run_tells_what_failed_and_why(world: Path) -> None:
     (world / "short.yaml").write_text(yaml.safe_dump(config))
     words = ["run", "--benchmark", "toy", "--method", "direct", "--config", str(world / "short.yaml")]
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0
+    assert result.exit_code == 1  # for not one was answered
     assert "3 failed and count as wrong; the first, 'q0', by PromptTooLong" in result.stderr
     assert "the same command tries them again" in result.stderr
 

@@ -35,6 +35,14 @@ def test_differences_are_a_minus_b_over_the_shared_questions(tmp_path: Path) -> 
     assert compare(a, b, ["f1_recall"], seed=0).differences[0] == recall
 
 
+def test_a_gold_alone_in_a_list_is_the_gold(tmp_path: Path) -> None:
+    listed, plain = (
+        results(tmp_path / "a.jsonl", {"1": "yes"}, answer=["yes"]),
+        results(tmp_path / "b.jsonl", {"1": "no"}),
+    )
+    assert compare(listed, plain, ["f1_recall"]).shared == 1
+
+
 def test_a_sure_difference_is_marked(tmp_path: Path) -> None:
     right = results(tmp_path / "a.jsonl", {str(number): "yes" for number in range(40)})
     wrong = results(tmp_path / "b.jsonl", {str(number): "no" for number in range(40)})

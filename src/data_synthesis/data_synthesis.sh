@@ -13,7 +13,17 @@ ROUTER=${ROUTER:-.venv/bin/python}
   exit 1
 }
 sets=("$@")
-((${#sets[@]})) || mapfile -t sets < <("$ROUTER" -c 'import sys, yaml; print("\n".join(yaml.safe_load(open(sys.argv[1]))["synthesis"]["sets"]))' "$CONFIG")
+if ! ((${#sets[@]})); then
+  known=$(PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" "$ROUTER" -c '
+import sys
+from pathlib import Path
+from r1_router.config import load_config
+from r1_router.deployment import Deployment
+from r1_router.published import main_of
+from r1_router.synthesize import Synthesis
+main_of(lambda: print(*Synthesis(Deployment(load_config(Path(sys.argv[1])))).config.sets, sep="\n"))' "$CONFIG")
+  mapfile -t sets <<<"$known"
+fi
 
 for set in "${sets[@]}"; do
   "$ROUTER" src/data_synthesis/data_synthesis.py --dataset_name "$set" --config "$CONFIG"

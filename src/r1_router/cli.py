@@ -138,6 +138,8 @@ def run(
     if evaluation.interrupted:
         console.print("Stopped. The same command goes on from here.")
         raise typer.Exit(130)
+    if evaluation.trajectories and all(one.error is not None for one in evaluation.trajectories):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,12 @@ from r1_router.config import Config
 from r1_router.deployment import Deployment, adapter_digest
 from r1_router.embedded import ensure_embedded
 from r1_router.errors import ConfigError
-from r1_router.idle import Idle
 from r1_router.questions import results_name
 from r1_router.report import write_report
-from r1_router.results import RunNote, Shard, is_through, merge_shards, open_note, read_note, result_path, write_note
+from r1_router.results import RunNote, Shard, merge_shards, open_note, read_note, result_path, write_note
 from r1_router.run import run_questions
 from r1_router.summary import Summary, recall_of, summarise, write_summary
-from r1_router.types import LLM, Question, Retriever, Source, Trajectory
+from r1_router.types import Question, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,7 @@ def evaluate(
         path, questions = shard.path(path), shard.pick(questions)
     note = open_note(path, deployment.fingerprint(method), replace_others=fresh)
     write_note(path, note)
-    llm: LLM = Idle()
-    retrievers: Mapping[Source, Retriever] = dict.fromkeys(deployment.sources(), Idle())
-    if not is_through(path, questions, deployment.sources()):
-        retrievers, llm = deployment.knowledge_bases(), deployment.llm(method)
+    llm, retrievers = deployment.for_run(method, questions, path)
     with console.run_bar(method) as show:
         outcome = run_questions(
             deployment.method(method),

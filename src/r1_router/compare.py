@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from r1_router.errors import DataError
 from r1_router.intervals import Interval, paired_bootstrap
@@ -92,12 +93,17 @@ def _paired(a: ResultsFile, b: ResultsFile) -> list[tuple[Prediction, Prediction
     if not pairs:
         raise DataError(f"{a.path} and {b.path} share no question; were they run on the same benchmark?")
     for mine, other in pairs:
-        if mine.gold != other.gold:
+        if _listed(mine.gold) != _listed(other.gold):
             raise DataError(
                 f"{a.path}, line {mine.line}, and {b.path}, line {other.line}: the same question with two golds, "
                 f"{mine.gold!r} and {other.gold!r}; run both on one version of the benchmark."
             )
     return pairs
+
+
+def _listed(gold: Any) -> list[Any]:
+    """The gold as a list: JSON has a list of one where CSV has its text."""
+    return gold if isinstance(gold, list) else [gold]
 
 
 def _keyed(results: ResultsFile, by_id: bool) -> Iterator[tuple[tuple[str, str, int], Prediction]]:
@@ -137,10 +143,9 @@ def _difference_line(one: Difference) -> str:
 
 
 def _flip_lines(flip: Flip) -> list[str]:
-    gold = flip.a.gold if isinstance(flip.a.gold, list) else [flip.a.gold]
     return [
         _shown(f"  {flip.a.id or f'line {flip.a.line}'}  {flip.a.question}"),
-        _shown(f"    gold {' | '.join(map(str, gold))}"),
+        _shown(f"    gold {' | '.join(map(str, _listed(flip.a.gold)))}"),
         _shown(f"    A    {flip.a.text or '(no answer)'}"),
         _shown(f"    B    {flip.b.text or '(no answer)'}"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from r1_router.bases import KnowledgeBases, OnBuild, model_path, quieten_transfo
 from r1_router.config import Config
 from r1_router.errors import ConfigError, DataError
 from r1_router.files import sha256_of
+from r1_router.idle import Idle
 from r1_router.methods import OnEvent, Settings, make_method
 from r1_router.prompts import PromptSet, baseline_prompts, load_prompts, prompt_set_names
 from r1_router.questions import find_questions, read_questions, require_pictures
+from r1_router.results import is_through
 from r1_router.types import LLM, Method, Question, Retriever, Source
 
 if TYPE_CHECKING:
@@ -63,6 +66,13 @@ class Deployment:
     def knowledge_bases(self) -> dict[Source, Retriever]:
         """Every source's knowledge base, loaded; raises KnowledgeBaseError for one that is not built."""
         return self._bases.load()
+
+    def for_run(self, name: str, questions: Sequence[Question], path: Path) -> tuple[LLM, Mapping[Source, Retriever]]:
+        """The model and the bases that a run into `path` asks: idle ones where it has an answer to every question."""
+        if is_through(path, questions, self.sources()):
+            return Idle(), dict.fromkeys(self.sources(), Idle())
+        bases = self.knowledge_bases()  # one that is not built is found before a model is loaded
+        return self.llm(name), bases
 
     def text_encoder(self) -> tuple[PassageEncoder, str]:
         """What step rewards compare sub-questions with, and a name for what it is."""

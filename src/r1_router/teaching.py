@@ -56,13 +56,14 @@ class Teacher:
         path.parent.mkdir(parents=True, exist_ok=True)
         settings = {**self.deployment.fingerprint(ROUTED), "teacher": self.section.prompts, **(note or {})}
         write_note(path, open_note(path, settings, replace_others=self.fresh))
+        llm, bases = self.deployment.for_run(ROUTED, questions, path)
         tally = Tally(path.stem, len(questions), lambda line: console.errors.print(line))
         with console.run_bar(path.stem) as show:
             outcome = run_questions(
                 tally.counting(method, reason),
                 questions,
-                self.deployment.llm(ROUTED),
-                self.deployment.knowledge_bases(),
+                llm,
+                bases,
                 path=path,
                 concurrency=self.deployment.config.concurrency,
                 on_progress=show,
