@@ -1,5 +1,6 @@
 """Kinds of index, in one file and in many, mapped and not; builds that are killed; plans and measures."""
 
+import os
 import random
 import re
 import signal
@@ -140,21 +141,31 @@ def test_kept_vectors_are_indexed_again_without_encoding(tmp_path: Path) -> None
     assert load(built.folder, TEXT, LetterEncoder()).search_many([Query(open_store(corpus)[5]["text"])], 1)[0]
 
 
-def killed(command: list[str], until: Callable[[float], bool]) -> bool:
-    """Run the command and kill it once `until` its seconds holds; False where it ended before."""
-    process, started = subprocess.Popen(command), time.monotonic()
-    while process.poll() is None and not until(time.monotonic() - started):
+def killed(command: list[str], when: Callable[[], bool]) -> bool:
+    """Run the command and kill it once `when` holds; False where it ended before."""
+    process = subprocess.Popen(command)
+    while process.poll() is None and not when():
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     return process.wait() == -signal.SIGKILL
 
 
-def after(moment: float) -> Callable[[float], bool]:
-    return lambda seconds: seconds > moment
+def when_embedded(part: Path, rows: int) -> Callable[[], bool]:
+    """Once the vectors of so many rows are on the disk, in half precision, in a file that is whole or not."""
+    files = [part / "vectors" / name for name in ("vectors-00000.npy.part", "vectors-00000.npy")]
+
+    def written(file: Path) -> int:
+        try:
+            return file.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    return lambda: max(map(written, files)) > rows * DIM * 2
 
 
-def when_there(part: Path, files: int) -> Callable[[float], bool]:
-    return lambda seconds: len(list(part.rglob("*"))) >= files
+def when_there(part: Path, files: int) -> Callable[[], bool]:
+    """Once so many files and folders are there; what vanishes while they are counted is passed over."""
+    return lambda: sum(len(folders) + len(names) for _, folders, names in os.walk(part)) >= files
 
 
 def test_a_build_killed_again_and_again_ends_as_one_left_alone(tmp_path: Path) -> None:
@@ -162,7 +173,7 @@ def test_a_build_killed_again_and_again_ends_as_one_left_alone(tmp_path: Path) -
     corpus, part = write_corpus(tmp_path, 2000, shards=2), tmp_path / ".killed.part"
     command = [sys.executable, str(Path(__file__).with_name("index_worlds.py")), str(corpus), str(tmp_path / "killed")]
     rng = random.Random(7)
-    moments = [after(rng.uniform(0.2, 0.8)) for _ in range(3)]
+    moments = [when_embedded(part, rows) for rows in sorted(rng.sample(range(2000), 3))]
     moments += [when_there(part, files) for files in sorted(rng.sample(range(14, 43), 8))]
     kills = [killed(command, moment) for moment in moments]
     assert sum(kills) >= 6
