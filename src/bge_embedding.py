@@ -44,12 +44,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, help="the vectors: a new folder, or one to go on with")
     parser.add_argument("--model", default="BAAI/bge-m3", help="a sentence-transformers model; %(default)s by default")
     parser.add_argument("--max_length", type=int, default=256, help="tokens of a passage; %(default)s by default")
-    parser.add_argument("--batch_size", type=int, default=32, help="passages encoded at once; more on a GPU")
-    parser.add_argument("--dtype", choices=["float16", "float32"], default="float16", help="on the disk")
-    parser.add_argument("--shard_size", type=int, default=100_000, help="vectors a file")
+    parser.add_argument(
+        "--batch_size", type=int, default=32, help="passages encoded at once; %(default)s by default, more on a GPU"
+    )
+    parser.add_argument(
+        "--dtype", choices=["float16", "float32"], default="float16", help="on the disk; %(default)s by default"
+    )
+    parser.add_argument("--shard_size", type=int, default=100_000, help="vectors a file; %(default)s by default")
     parser.add_argument("--device", help="cpu, cuda, ..; by default the GPU where there is one")
-    parser.add_argument("--engine", default="local", help="local, or ray: workers of a Ray cluster")
-    parser.add_argument("--workers", type=int, default=1, help="processes, each with a GPU where there is one")
+    parser.add_argument("--engine", default="local", help="local by default, or ray: workers of a Ray cluster")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes, each with a GPU where there is one; %(default)s by default"
+    )
     return parser.parse_args(argv)
 
 

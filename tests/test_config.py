@@ -100,6 +100,28 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
         load_config(tmp_path / "bad.yaml")
 
 
+DOUBLES = {
+    "at the top": ("shown: 3\nretrieved: 10\nshown: 5\n", r"c\.yaml, line 3: the key 'shown' stands in line 1 already"),
+    "in a list": ("sources:\n  - {tag: a, name: n, tag: b}\n", r"line 2: the key 'tag' stands in line 2 already"),
+    "under an anchor": ("a: &x\n  k: 1\n  k: 2\nb: *x\n", r"line 3: the key 'k' stands in line 2"),
+}
+
+
+@pytest.mark.parametrize("text, message", DOUBLES.values(), ids=DOUBLES.keys())
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "c.yaml")
+
+
+def test_a_merged_key_may_be_changed(tmp_path: Path) -> None:
+    merged = "training:\n  a: {kind: steps, sft: &s {model: m, data: d, output: o}}\n"
+    merged += "  b: {kind: steps, sft: {<<: *s, output: p}}\n"
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(SMALL) + merged)
+    sft = load_config(tmp_path / "c.yaml").training["b"].sft
+    assert sft is not None and (sft["output"], sft["model"]) == ("p", "m")
+
+
 def test_images_are_findable_and_stay_in_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = '{"id": "1", "question": "a?", "answers": ["x"], "image": "img/f.png", "hops": []}\n'
     (tmp_path / "b.jsonl").write_text(rows + '{"id": "2", "question": "b?", "answers": ["y"], "image": null}\n')

@@ -38,6 +38,13 @@ def test_a_bad_line_is_named_by_file_and_number(path: Path, line: bytes) -> None
         list(jsonl.read(path))
 
 
+@pytest.mark.parametrize("text", [b'[{"a": 1}]', b'[{"a": 1},\n{"a": 2}]\n'])
+def test_a_list_is_told_how_to_be_written(path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 1: .* write its objects one a line"):
+        list(jsonl.read(path))
+
+
 @pytest.mark.parametrize("before", [b"", b'{"a": 1}\n', b'{"long": "' + b"x" * 200_000 + b'"}\n'])
 def test_a_tail_torn_at_any_byte_is_cut_and_the_rest_kept(path: Path, before: bytes) -> None:
     last = '{"b": "é", "c": [1, 2]}'.encode()

@@ -199,7 +199,7 @@ def test_evaluation_sh_takes_steps_and_folder_from_the_config_and_starts_afresh(
     config.write_text(config.read_text() + "max_steps: 1\nresults_dir: elsewhere\n")
     planned = generate(deployment(world), "own", "r1-router", 0)
     config.write_text(config.read_text().replace("shown: 2", "shown: 1"))
-    with pytest.raises(ConfigError, match="--fresh puts it aside"):
+    with pytest.raises(ConfigError, match=r"other settings \(shown: 2 then, 1 now\); --fresh puts it aside"):
         generate(deployment(world), "own", "r1-router", 0)
     staged = evaluation(world, "own", STAGED="1", FRESH="1")
     assert staged.returncode == 0 and "own r1-router1 eval" in staged.stdout, staged.stderr

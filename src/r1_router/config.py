@@ -66,7 +66,9 @@ def load_config(path: Path) -> Config:
     if not path.is_file():
         raise ConfigError(f"--config: no file {path}; run in the project's folder, or give the path of a config.")
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), path)
+        value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {error}") from error
     folder = path.resolve().parent
@@ -76,6 +78,27 @@ def load_config(path: Path) -> Config:
     config = read_dataclass(Config, value, path.name, root)
     _check(config, path.name)
     return config
+
+
+def _refuse_doubles(root: Any, path: Path) -> None:
+    """Raises ConfigError where a mapping has a key twice, of which YAML's reader would drop the first unsaid."""
+    nodes, seen = [root], set()  # an anchor's node is met again at each of its aliases
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen or not isinstance(getattr(node, "value", None), list):
+            continue
+        seen.add(id(node))
+        if node.id == "sequence":
+            nodes += node.value
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if str(key.value) in lines:
+                before = lines[str(key.value)]
+                raise ConfigError(f"{path}, line {line}: the key {key.value!r} stands in line {before} already.")
+            lines[str(key.value)] = line
+            nodes.append(value)
 
 
 def with_constrained(config: Config) -> Config:

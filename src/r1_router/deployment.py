@@ -105,17 +105,19 @@ class Deployment:
         return questions
 
     def fingerprint(self, name: str) -> dict[str, Any]:
-        """What the answers of a method depend on, as plain values: results made by others are not resumed."""
+        """What the answers of a method depend on, by the config's keys: results made by others are not resumed."""
         config, variant = self.config, self.config.variant(name)
         prompts = self.prompt_set(variant.prompts)
         return {
-            "engine": [config.llm.engine, config.llm.dtype, config.llm.constrained],
-            "model": config.llm.model,
+            **{
+                f"llm.{key}": getattr(config.llm, key) for key in ("engine", "model", "dtype", "constrained", "context")
+            },
+            **{f"sampling.{key}": value for key, value in asdict(config.sampling).items()},
+            **{key: getattr(config, key) for key in ("retrieved", "shown", "max_steps")},
+            **({"forget_on_stop": True} if config.forget_on_stop else {}),
+            "lower_case": variant.lower_case,
             "adapter": adapter_digest(variant.adapter),
             "prompts": hashlib.sha256(repr((prompts, *baseline_prompts(variant.method))).encode()).hexdigest()[:16],
-            "sampling": asdict(config.sampling),
-            "loop": [config.retrieved, config.shown, config.max_steps, config.llm.context, variant.lower_case],
-            **({"forget_on_stop": True} if config.forget_on_stop else {}),
             "sources": self.sources_digest(),
         }
 

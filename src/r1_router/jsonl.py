@@ -87,8 +87,14 @@ def _parse(line: bytes, place: str) -> Record:
     try:
         record = json.loads(line)
     except ValueError as error:
-        torn = "" if line.endswith(b"\n") else " The line has no end: a run was cut short, and mends it by going on."
-        raise DataError(f"{place}: not JSON ({error}).{torn}") from error
+        raise DataError(f"{place}: not JSON ({error}).{_hint(line)}") from error
     if not isinstance(record, dict):
-        raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.")
+        hint = _hint(line) if isinstance(record, list) else ""
+        raise DataError(f"{place}: expected a JSON object, found {type(record).__name__}.{hint}")
     return record
+
+
+def _hint(line: bytes) -> str:
+    if line.startswith(b"["):
+        return " A list is not read here: write its objects one a line."
+    return "" if line.endswith(b"\n") else " The line has no end: a run was cut short, and mends it by going on."

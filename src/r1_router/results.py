@@ -137,13 +137,24 @@ def open_note(path: Path, settings: Mapping[str, Any], *, replace_others: bool =
     if not path.exists() or path.stat().st_size == 0:
         return RunNote(settings)
     note = read_note(path)
-    changed = sorted(k for k in note.settings.keys() | settings.keys() if note.settings.get(k) != settings.get(k))
+    changed = _changes(note.settings, settings)
     if not changed:
         return note
     if not replace_others:
-        raise ConfigError(f"{path} was made by other settings ({', '.join(changed)}); --fresh puts it aside.")
+        raise ConfigError(f"{path} was made by other settings ({'; '.join(changed)}); --fresh puts it aside.")
     _put_aside(path)
     return RunNote(settings)
+
+
+def _changes(noted: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """The keys that differ, in order; numbers with both values, as `shown: 3 then, 5 now`, digests by their name."""
+    changed = sorted(key for key in noted.keys() | settings.keys() if noted.get(key) != settings.get(key))
+    pairs = [(key, noted.get(key), settings.get(key)) for key in changed]
+    plain = (int, float)  # and bool, which is an int
+    return [
+        f"{key}: {old} then, {new} now" if isinstance(old, plain) and isinstance(new, plain) else key
+        for key, old, new in pairs
+    ]
 
 
 def write_note(path: Path, note: RunNote) -> None:
