@@ -90,6 +90,7 @@ def test_a_run_evaluates_the_loop_draws_curves_and_merges_to_a_plain_model(world
     assert "The loop on dev questions" in (world / "adapter/curves.html").read_text(encoding="utf-8")
 
     words = ("train", "merge", "--adapter", str(world / "adapter"), "--output", str(world / "plain"))
+    assert "'float8' is not one of" in command(world, *words, "--dtype", "float8").output
     assert command(world, *words).exit_code == 0
     refused = command(world, *words)
     assert refused.exit_code == 1 and "there already" in refused.output
