@@ -99,14 +99,18 @@ def main() -> None:
     args = parser.parse_args()
     deployment = Deployment(configured(args.config, args.engine, args.constrained))
     questions = deployment.questions(args.benchmark, args.limit)
-    evaluations = [
-        evaluate(deployment, args.benchmark, method, questions, fresh=True) for method in args.method or METHODS
-    ]
+    evaluations = []
+    for method in args.method or METHODS:
+        evaluations.append(evaluate(deployment, args.benchmark, method, questions, fresh=True))
+        if evaluations[-1].interrupted:
+            break
     rows = [row(evaluation, evaluations[0]) for evaluation in evaluations if evaluation.trajectories]
     table = Table(*COLUMNS, title=TITLE.format(benchmark=args.benchmark, model=deployment.config.llm.name))
     for line in rows:
         table.add_row(*line)
     Console(width=170).print(table)
+    if evaluations[-1].interrupted:
+        raise SystemExit("stopped; the same command goes on")
     if args.markdown:
         args.markdown.write_text(markdown(rows), encoding="utf-8")
 

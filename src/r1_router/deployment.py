@@ -115,6 +115,7 @@ class Deployment:
             **{f"sampling.{key}": value for key, value in asdict(config.sampling).items()},
             **{key: getattr(config, key) for key in ("retrieved", "shown", "max_steps")},
             **({"forget_on_stop": True} if config.forget_on_stop else {}),
+            "method": variant.method,
             "lower_case": variant.lower_case,
             "adapter": adapter_digest(variant.adapter),
             "prompts": hashlib.sha256(repr((prompts, *baseline_prompts(variant.method))).encode()).hexdigest()[:16],

@@ -51,8 +51,9 @@ class Shard:
 def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[Source]) -> int:
     """Join the shard files of `whole` into it, in the order of the questions; gives how many have no record yet.
 
-    Shards that were put aside are left out, and a whole that other settings made is put aside. Raises DataError where
-    there are no shards, ConfigError where they were made by different settings.
+    What the whole holds already, made by the same settings, stays: a shard adds to it, and an answer takes the place of
+    a failure, never the other way. Shards that were put aside are left out, and a whole that other settings made is put
+    aside. Raises DataError where there are no shards, ConfigError where they were made by different settings.
     """
     name = re.compile(rf"{re.escape(whole.stem)}\.\d+-of-\d+\.jsonl")
     parts = sorted(path for path in _shards(whole).glob("*.jsonl") if name.fullmatch(path.name))
@@ -61,15 +62,29 @@ def merge_shards(whole: Path, questions: Sequence[Question], sources: Sequence[S
     notes = [read_note(part) for part in parts]
     if any(note.settings != notes[0].settings for note in notes):
         raise ConfigError(f"the shards in {_shards(whole)} were made by different settings; run them again alike.")
-    records = {
-        Trajectory.from_json(record, sources).question.id: record for part in parts for record in jsonl.read(part)
-    }
-    joined = [records[question.id] for question in questions if question.id in records]
-    open_note(whole, notes[0].settings, replace_others=True)
-    jsonl.rewrite(whole, joined)
-    seconds, answered = sum(note.seconds for note in notes), sum(note.answered for note in notes)
-    write_note(whole, RunNote(notes[0].settings, answered, seconds))
-    return len(questions) - len(joined)
+    noted = open_note(whole, notes[0].settings, replace_others=True)
+    sharded = _best(parts, questions, sources)
+    records = _best([*parts, whole] if whole.exists() else parts, questions, sources)
+    jsonl.rewrite(whole, records.values())
+    alone = len(records.keys() - sharded.keys())  # answered by runs of the whole: their time counts too
+    seconds = sum(note.seconds for note in notes) + alone * (noted.seconds_per_question or 0.0)
+    write_note(whole, RunNote(notes[0].settings, sum(note.answered for note in notes) + alone, seconds))
+    return sum(question.id not in records for question in questions)
+
+
+def _best(paths: Sequence[Path], questions: Sequence[Question], sources: Sequence[Source]) -> dict[str, jsonl.Record]:
+    """One record a question, in the order of `questions` and then of the files: the first that answers, else fails."""
+    asked = {question.id: question for question in questions}
+    found: dict[str, tuple[bool, jsonl.Record]] = {}
+    for path in paths:
+        for record in jsonl.read(path):
+            trajectory = Trajectory.from_json(record, sources)
+            id_ = trajectory.question.id
+            good = trajectory.error is None and (id_ not in asked or _answers(trajectory, asked[id_]))
+            if id_ not in found or good > found[id_][0]:
+                found[id_] = (good, record)
+    order = [id_ for id_ in asked if id_ in found] + [id_ for id_ in found if id_ not in asked]
+    return {id_: found[id_][1] for id_ in order}
 
 
 def _shards(whole: Path) -> Path:

@@ -4,7 +4,8 @@
     results/{model}/r1_router_steps/{benchmark}_{method}.step{n}.retrieved.jsonl   after the search that follows it
     results/{model}/{benchmark}_{method}{max_steps}.jsonl                          after the last stage
 
-A stage that was cut short goes on where it stopped; questions that failed in it are tried again.
+A stage that was cut short goes on where it stopped; questions that failed in it are tried again. One that failed in a
+stage before is passed on with its reason, so that the last file holds a record of every question.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from r1_router.errors import ConfigError, DataError
 from r1_router.idle import Idle
 from r1_router.methods.staged import model_stage, retrieval_stage
 from r1_router.questions import results_name
-from r1_router.results import is_through, open_note, result_path, write_note
+from r1_router.results import is_through, open_note, read_note, result_path, write_note
 from r1_router.run import run_questions
 from r1_router.types import LLM, Method, Question, Retriever, Source, Trajectory
 
@@ -56,11 +57,11 @@ class Files:
 def generate(deployment: Deployment, benchmark: str, method: str, number: int, *, fresh: bool = False) -> Path:
     """The model's stage `number` over all questions; gives the file written, `fresh` as in a whole run."""
     files = _files(deployment, benchmark, method, number, deployment.config.max_steps)
-    before = _read(files.retrieved(number - 1), deployment.sources()) if number else {}
+    before = _read(files.retrieved(number - 1), deployment, method) if number else {}
     target = files.final() if number == deployment.config.max_steps else files.planned(number)
     questions = deployment.questions(benchmark)
     _require_all(questions, before if number else {question.id for question in questions}, files.retrieved(number - 1))
-    stage = model_stage(deployment.settings(method), number, before)
+    stage = _passing_on(model_stage(deployment.settings(method), number, before), before)
     idle = dict.fromkeys(deployment.sources(), Idle())
     _run(deployment, method, stage, questions, target, lambda: (deployment.llm(method), idle), fresh=fresh)
     return target
@@ -69,10 +70,10 @@ def generate(deployment: Deployment, benchmark: str, method: str, number: int, *
 def retrieve(deployment: Deployment, benchmark: str, method: str, number: int, *, fresh: bool = False) -> Path:
     """The search after the model's stage `number`; gives the file written, `fresh` as in a whole run."""
     files = _files(deployment, benchmark, method, number, deployment.config.max_steps - 1)
-    before = _read(files.planned(number), deployment.sources())
+    before = _read(files.planned(number), deployment, method)
     questions = deployment.questions(benchmark)
     _require_all(questions, before, files.planned(number))
-    stage = retrieval_stage(deployment.settings(method), before)
+    stage = _passing_on(retrieval_stage(deployment.settings(method), before), before)
     target = files.retrieved(number)
     _run(deployment, method, stage, questions, target, lambda: (Idle(), deployment.knowledge_bases()), fresh=fresh)
     return target
@@ -88,18 +89,34 @@ def _files(deployment: Deployment, benchmark: str, method: str, number: int, las
     return Files(deployment.config, results_name(benchmark), method)
 
 
-def _read(path: Path, sources: Sequence[Source]) -> dict[str, Trajectory]:
+def _read(path: Path, deployment: Deployment, method: str) -> dict[str, Trajectory]:
+    """What the stage before has written, by question; raises ConfigError where other settings made it."""
     if not path.is_file():
         raise DataError(f"no file {path}: run the stage before this one first.")
+    if read_note(path).settings:  # a file of the reference has no note
+        open_note(path, deployment.fingerprint(method))
     jsonl.repair_tail(path)
-    return {item.question.id: item for item in (Trajectory.from_json(row, sources) for row in jsonl.read(path))}
+    rows = (Trajectory.from_json(row, deployment.sources()) for row in jsonl.read(path))
+    return {item.question.id: item for item in rows}
+
+
+def _passing_on(stage: Method, before: Mapping[str, Trajectory]) -> Method:
+    """The stage, with the questions that failed in the stage before passed on as they are."""
+
+    async def passed_on(question: Question, llm: LLM, retrievers: Mapping[Source, Retriever]) -> Trajectory:
+        failed = before.get(question.id)
+        if failed is not None and failed.error is not None:
+            return Trajectory(question, error=failed.error)
+        return await stage(question, llm, retrievers)
+
+    return passed_on
 
 
 def _require_all(questions: Sequence[Question], done: Mapping[str, Trajectory] | set[str], path: Path) -> None:
     """A stage starts when the one before is through: a question it lacks would be lost."""
     missing = sum(question.id not in done for question in questions)
     failed = sum(item.error is not None for item in done.values()) if isinstance(done, Mapping) else 0
-    if missing or failed:
+    if missing or failed == len(questions):
         raise DataError(f"{path}: {missing} questions are not there and {failed} failed; run the stage before again.")
 
 

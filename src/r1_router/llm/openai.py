@@ -33,11 +33,36 @@ _SEES_NOTHING = re.compile(
 _WORTH_RETRYING = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
+class _Server:
+    """One of the servers: how many requests it has, and whether it is better left alone just now."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.in_flight = 0
+        self.works()
+
+    def works(self) -> None:
+        """It has answered."""
+        self._failures, self._until = 0, 0.0
+
+    def fails(self, first_wait: float) -> None:
+        """It has not: rest twice as long as the last time; failures of requests sent before that count once."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._until:
+            self._failures = min(self._failures + 1, TRIES)
+            self._until = now + first_wait * 2**self._failures
+
+    def rests(self, now: float) -> bool:
+        """Whether it is to be left alone at `now`: it rests, or one request is finding out whether it works."""
+        return self._failures > 0 and (now < self._until or self.in_flight > 0)
+
+
 class OpenAILLM:
     """Chats with one server or several alike; requests go out as they are awaited, for such a server batches by itself.
 
     `base_urls` end before `/chat/completions`; each request goes to the server with the fewest in flight, a second try
-    to another one where there is one. `api_key_env` names the environment variable that holds the key, so that no key
+    to another one where there is one. A server that fails is left alone for a while, longer each time, then tried with
+    one request. `api_key_env` names the environment variable that holds the key, so that no key
     stands in a config. Images are sent as data URLs, unless a server says that its model sees none: then the texts
     alone. Token ids in `banned` are never drawn. Raises EngineError once the tries are used up.
     """
@@ -53,7 +78,7 @@ class OpenAILLM:
         banned: Sequence[int] = (),
     ) -> None:
         self._headers = {"Authorization": f"Bearer {_key(api_key_env)}"} if api_key_env else {}
-        self._in_flight = {url.rstrip("/") + "/chat/completions": 0 for url in base_urls}
+        self._servers = [_Server(url.rstrip("/") + "/chat/completions") for url in base_urls]
         self._model = model
         self._first_wait = first_wait
         self._extra = {"logit_bias": {str(id_): -100 for id_ in banned}} if banned else {}
@@ -63,27 +88,29 @@ class OpenAILLM:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
-        url = problem = ""
+        tried: list[_Server] = []
+        problem = ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(self._first_wait * 2 ** (attempt - 1) * (1 + random.random()))
-            url = self._least_busy(but=url)
+            server = self._choose(tried)
+            tried.append(server)
             seen = messages if self._sees else text_only(messages)
-            outcome = await self._post(url, request_body(self._model, seen, sampling) | self._extra)
+            outcome = await self._post(server, request_body(self._model, seen, sampling) | self._extra)
             if isinstance(outcome, Reply):
                 return outcome
             problem = outcome
-        raise EngineError(f"{url}: no reply after {TRIES} tries; last: {problem}. Is the server up?")
+        raise EngineError(f"{tried[-1].url}: no reply after {TRIES} tries; last: {problem}. Is the server up?")
 
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
-    def _least_busy(self, but: str) -> str:
-        """The server with the fewest requests in flight; not `but`, where there is another."""
-        others = [url for url in self._in_flight if url != but] or [but]
-        return min(others, key=self._in_flight.__getitem__)
+    def _choose(self, tried: Sequence[_Server]) -> _Server:
+        """The server with the fewest requests in flight; of those that work, and that were tried less, if there are."""
+        now = asyncio.get_running_loop().time()
+        return min(self._servers, key=lambda one: (one.rests(now), tried.count(one), one.in_flight))
 
     def _connections(self) -> httpx.AsyncClient:
         """The client of the running event loop: connections cannot outlive the loop that opened them."""
@@ -91,19 +118,24 @@ class OpenAILLM:
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=None)
             self._loop = loop
+            for server in self._servers:
+                server.works()  # another loop may count its time from elsewhere
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout, limits=limits)
         return self._client
 
-    async def _post(self, url: str, body: dict[str, Any]) -> Reply | str:
+    async def _post(self, server: _Server, body: dict[str, Any]) -> Reply | str:
         """One try: a reply, or what went wrong that another try may mend. Raises EngineError where none will."""
-        self._in_flight[url] += 1
+        connections, url = self._connections(), server.url
+        server.in_flight += 1
         try:
-            response = await self._connections().post(url, json=body)
+            response = await connections.post(url, json=body)
         except httpx.TransportError as error:
+            server.fails(self._first_wait)
             return f"{type(error).__name__}: {error}"
         finally:
-            self._in_flight[url] -= 1
+            server.in_flight -= 1
         if response.status_code in _WORTH_RETRYING:
+            server.fails(self._first_wait)
             return f"HTTP {response.status_code}: {response.text[:200]}"
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG.search(response.text):
             raise PromptTooLong(f"{url}: {response.text[:500]}")
@@ -112,6 +144,7 @@ class OpenAILLM:
             return "the model sees no images"
         if response.is_error:
             raise EngineError(f"{url}: HTTP {response.status_code}: {response.text[:500]}")
+        server.works()
         return _read_reply(response)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from r1_router.errors import PromptTooLong
 from r1_router.methods.work import Work
 from r1_router.prompts import answer_messages, final_messages, route_messages, with_reminder, without_system
 from r1_router.replies import ANSWER_PATTERN, BadReply, parse_answer, parse_plan, plan_pattern
@@ -23,12 +24,19 @@ Parsed = TypeVar("Parsed")
 async def plan(work: Work, steps: Sequence[Step]) -> Plan:
     """The next sub-question and its source; after five malformed replies, the plan that stops.
 
-    As the reference intends: the reminder follows the third malformed reply and stays to the last try.
+    As the reference intends: the reminder follows the third malformed reply and stays to the last try. Where that
+    reply rambled so long that both do not fit the context, the request is made without them.
     """
     sources = tuple(work.retrievers)
-    messages = route_messages(work.settings.prompts, work.read, history(steps), sources)
+    request = messages = route_messages(work.settings.prompts, work.read, history(steps), sources)
     for attempt in range(PLAN_TRIES):
-        reply = await work.chat(messages, attempt, plan_pattern(sources))
+        try:
+            reply = await work.chat(messages, attempt, plan_pattern(sources))
+        except PromptTooLong:
+            if messages is request:
+                raise
+            messages = request
+            reply = await work.chat(messages, attempt, plan_pattern(sources))
         parsed = parse_plan(reply, sources)
         if not isinstance(parsed, BadReply):
             return parsed

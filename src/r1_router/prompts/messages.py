@@ -15,6 +15,9 @@ from r1_router.types import Message, Passage, Query, Question, Source
 
 PASSAGE_START = re.compile(r"(?:^|(?<=:))\w+-\d+: ", re.MULTILINE)
 """A passage's label, at the start of a line, or right after an introduction that ends in a colon."""
+EVIDENCE_END = re.compile(r"\n\n(?!\n*\w+-\d+: )")
+"""The empty line that ends the evidence: after it no other passage begins."""
+_EMPTY_LINES = re.compile(r"\n\s*\n")
 
 History = Sequence[tuple[str, str]]
 """The sub-questions asked so far with their answers, oldest first."""
@@ -72,12 +75,13 @@ def without_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def evidence(passages: Sequence[Passage]) -> str:
-    """One line a passage, `{tag}-{i}: {text}`, numbered from 0 within each source."""
+    """One line a passage, `{tag}-{i}: {text}`, numbered from 0 within each source; an empty line would end them."""
     counts: dict[str, int] = {}
     lines = []
     for passage in passages:
         tag = passage.source.tag
-        lines.append(f"{tag}-{counts.get(tag, 0)}: {passage.text}\n")
+        text = _EMPTY_LINES.sub("\n", passage.text)
+        lines.append(f"{tag}-{counts.get(tag, 0)}: {text}\n")
         counts[tag] = counts.get(tag, 0) + 1
     return "".join(lines)
 
@@ -85,16 +89,18 @@ def evidence(passages: Sequence[Passage]) -> str:
 def without_last_passage(messages: Sequence[Message]) -> list[Message] | None:
     """The same request with the last passage of its evidence left out; None where it holds none.
 
-    The evidence ends at the last empty line, for none stands in what is asked under it.
+    The evidence ends at its first empty line: what is asked under it may hold more of them, and is kept.
     """
     *before, last = messages
     content = last["content"]
     text, *images = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    block, gap, rest = text["text"].rpartition("\n\n")
-    starts = [found.start() for found in PASSAGE_START.finditer(block)]
-    if not starts:
+    written = text["text"]
+    first = PASSAGE_START.search(written)
+    end = EVIDENCE_END.search(written, first.end()) if first else None
+    if end is None:
         return None
-    shorter = block[: starts[-1]] + (gap if block.endswith("\n") else "\n") + rest
+    last_start = [found.start() for found in PASSAGE_START.finditer(written, endpos=end.start())][-1]
+    shorter = written[:last_start] + "\n" + written[end.end() :]
     kept = shorter if isinstance(content, str) else [{**text, "text": shorter}, *images]
     return [*before, {**last, "content": kept}]
 

@@ -100,7 +100,12 @@ def _has(folder: Traversable, task: str) -> bool:
 
 def _read(folder: Traversable, task: str) -> str:
     """One file's text without the newline that ends it."""
-    return (folder / f"{task}.txt").read_text(encoding="utf-8").removesuffix("\n")
+    try:
+        return (folder / f"{task}.txt").read_text(encoding="utf-8").removesuffix("\n")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"prompts: the set in {folder} has no {task}.txt; `guided` shows what a set holds."
+        ) from error
 
 
 def _read_prompt(folder: Traversable, task: str) -> Prompt:
