@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,31 @@ def test_several_servers_share_the_load_and_stand_in_for_one_that_is_down(server
 
     assert asyncio.run(go()) == ["hello"] * 6
     assert len(server.bodies) == 6
+
+
+class Slow(Handler):
+    """Answers so late that servers which refuse at once look less busy."""
+
+    def do_POST(self) -> None:
+        time.sleep(0.2)
+        super().do_POST()
+
+
+def test_servers_that_refuse_at_once_draw_no_requests_away_from_the_busy_one_that_works() -> None:
+    class Busy(Server):
+        request_queue_size = 64
+
+    busy = Busy()
+    busy.RequestHandlerClass = Slow
+    with serving(busy):
+        llm = OpenAILLM(["http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1", busy.url], "m", first_wait=0.01)
+
+        async def go() -> list[str]:
+            chats = [llm.chat([{"role": "user", "content": "hi"}], sampling=Sampling()) for _ in range(48)]
+            return [reply.text for reply in await asyncio.gather(*chats)]
+
+        assert asyncio.run(go()) == ["hello"] * 48
+    assert len(busy.bodies) == 48
 
 
 def test_a_pattern_goes_as_structured_output(server: Server) -> None:

@@ -295,3 +295,35 @@ def test_shortened_prompts_are_those_with_fewer_passages() -> None:
         longer = answer_messages(prompts, Query("a?", "flag.png"), passages[:count])
         assert without_last_passage(longer) == answer_messages(prompts, Query("a?", "flag.png"), passages[: count - 1])
     assert without_last_passage(answer_messages(prompts, Query("a?"), [])) is None
+
+
+@pytest.mark.parametrize("asked", ["Read the clue.\n\nWho is meant?", "Who?\n\n\nThe one of the clue."])
+def test_leaving_out_evidence_keeps_a_question_of_several_paragraphs_whole(asked: str) -> None:
+    passages = [Passage(str(n), f"text {n}\n \nsecond paragraph", 0.0, TEXT) for n in range(3)]
+    prompts = load_prompts("trained")
+    for count in (3, 2):
+        shorter = without_last_passage(answer_messages(prompts, Query(asked), passages[:count]))
+        assert shorter == answer_messages(prompts, Query(asked), passages[: count - 1])
+        assert shorter is not None and text_of(shorter[-1]).endswith(asked)
+
+
+class Rambling:
+    """Fills what is left of its context of 2,048 words, and takes no longer prompt."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    async def chat(self, messages: Sequence[Message], *, sampling: Sampling) -> Reply:
+        self.lengths.append(sum(len(text_of(message).split()) for message in messages))
+        if self.lengths[-1] >= 2048:
+            raise PromptTooLong("too long")
+        return Reply("blah " * (2048 - self.lengths[-1]))
+
+
+def test_a_reminder_that_does_not_fit_is_left_out() -> None:
+    llm = Rambling()
+    settings = Settings(load_prompts("trained"))
+    trajectory = finished(make_method("r1-router", settings)(Question("q", "Who?"), llm, shelves()))
+    plans, answers = llm.lengths[:6], llm.lengths[6:]
+    assert plans[3] > 2048 and {*plans[:3], *plans[4:]} == {plans[0]} and len(answers) == 3
+    assert trajectory.error is None and trajectory.usage.malformed == 8

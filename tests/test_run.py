@@ -208,6 +208,22 @@ def test_shards_put_aside_are_not_joined_and_a_whole_of_other_settings_is_put_as
     assert (tmp_path / "b_m.1.jsonl").is_file() and read_note(tmp_path / "b_m.1.jsonl") == RunNote({"seed": 0}, 20)
 
 
+def test_merging_keeps_what_the_whole_holds_and_puts_no_failure_over_an_answer(tmp_path: Path) -> None:
+    whole, shard = tmp_path / "b_m.jsonl", Shard(1, 4).path(tmp_path / "b_m.jsonl")
+    run(whole, ScriptedLLM(reply))
+    write_note(whole, RunNote({"seed": 0}, 20, 40.0))
+    answered = list(jsonl.read(whole))
+    shard.parent.mkdir()
+    jsonl.rewrite(shard, [{**answered[0], "error": "EngineError: down"}, answered[4]])
+    write_note(shard, RunNote({"seed": 0}, 1, 3.0))
+    for _ in range(2):  # and again, to the same file
+        assert merge_shards(whole, QUESTIONS, (TEXT, TABLE)) == 0
+        assert list(jsonl.read(whole)) == answered
+    jsonl.rewrite(whole, answered[1:2])
+    assert merge_shards(whole, QUESTIONS, (TEXT, TABLE)) == 17
+    assert [record.get("error") for record in jsonl.read(whole)] == ["EngineError: down", None, None]
+
+
 def test_result_path_stays_in_the_results_folder(tmp_path: Path) -> None:
     assert result_path(tmp_path, "m", "b", "x") == tmp_path / "m" / "b_x.jsonl"
     with pytest.raises(ConfigError, match="file name"):

@@ -86,6 +86,8 @@ class Handler(LoopbackHandler):
         body = json.loads(self.received())
         self.server.calls += 1
         system, user = (text_of(body["messages"][at]) for at in (0, -1))
+        if "poison" in user:
+            return self.answer(b"no such picture", 422)
         reply = GOOD_ANSWER.format("fact 1")
         if "retriever" in system:
             asked = user.count("Sub-question")
@@ -192,6 +194,26 @@ def test_a_whole_run_that_is_through_loads_nothing(world: Path, server: Server) 
     (world / "encoder").rename(world / "put away")
     assert evaluate(deployment(world), "factbook", "r1-router", questions).summary == first.summary
     assert server.calls == calls
+
+
+def test_a_question_that_fails_is_passed_on_with_its_reason(world: Path, server: Server) -> None:
+    asked = list(jsonl.read(world / "questions.jsonl"))
+    jsonl.rewrite(world / "questions.jsonl", [*asked, {"id": "q3", "question": "poison?", "answers": ["x"]}])
+    step = deployment(world)
+    for number in range(step.config.max_steps):
+        generate(step, "own", "r1-router", number)
+        retrieve(step, "own", "r1-router", number)
+    records = {row["id"]: row for row in jsonl.read(generate(step, "own", "r1-router", step.config.max_steps))}
+    assert "HTTP 422" in records["q3"]["error"] and "EngineError: EngineError" not in records["q3"]["error"]
+    assert [records[f"q{n}"].get("error") for n in range(3)] == [None] * 3
+
+
+def test_a_stage_does_not_go_on_from_one_of_other_settings(world: Path, server: Server) -> None:
+    generate(deployment(world), "own", "r1-router", 0)
+    with open(world / "config.yaml", "a", encoding="utf-8") as config:
+        config.write("retrieved: 7\n")
+    with pytest.raises(ConfigError, match=r"step0\.jsonl was made by other settings \(retrieved: 10 then, 7 now\)"):
+        retrieve(deployment(world), "own", "r1-router", 0)
 
 
 def test_evaluation_sh_takes_steps_and_folder_from_the_config_and_starts_afresh(world: Path, server: Server) -> None:
